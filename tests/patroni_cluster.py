@@ -1,7 +1,7 @@
-"""Three PostgreSQL nodes under Patroni with etcd and HAProxy on loopback, from the templates of deploy/cluster.
+"""Three PostgreSQL nodes under Patroni with etcd, and HAProxy, from the templates of deploy/cluster.
 
 Each node is a PID namespace: killing it ends etcd, Patroni and PostgreSQL at once, like a crash of the machine, and no
-process outlives the test."""
+process outlives the test. It has a network namespace, too, so that it can be cut off from the other nodes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from typing import Any
 
 import urllib3
 
+from cluster_network import ClusterNetwork, cluster_network, wait_for_namespace
 from control_plane import children, find_postgresql, is_alive
 from required_parts import need_part, need_program, need_root
 
@@ -41,7 +42,8 @@ FAST = {
     "ETCD_ELECTION_MILLISECONDS": "500",
 }
 # PID 1 of a node: starts the programs and reaps what they leave.
-NODE_INIT = 'as="setpriv --reuid $1 --regid $1 --init-groups"; $as etcd --config-file $2 & $as patroni $3 & wait'
+# First it waits for its address.
+NODE_INIT = 'until ip -4 address show eth0 up 2>/dev/null | grep -q inet; do sleep 0.05; done; as="setpriv --reuid $1 --regid $1 --init-groups"; $as etcd --config-file $2 & $as patroni $3 & wait'
 
 
 def need_cluster_parts() -> None:
@@ -49,7 +51,7 @@ def need_cluster_parts() -> None:
     for program in ("patroni", "etcd", "haproxy"):
         need_part(present=shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is not None, what=program)
     need_part(present=find_postgresql() is not None, what="PostgreSQL")
-    for program in ("unshare", "nsenter", "setpriv"):
+    for program in ("unshare", "nsenter", "setpriv", "ip"):
         need_program(program)
 
 
@@ -73,17 +75,32 @@ class Node:
     name: str
     folder: Path
     values: Mapping[str, str]
+    network: ClusterNetwork
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def patroni_url(self) -> str:
-        return f"http://127.0.0.1:{self.values['PATRONI_PORT']}"
+        return f"http://{self.address}:{self.values['PATRONI_PORT']}"
+
+    @property
+    def address(self) -> str:
+        return self.values["ADDRESS"]
 
     def start(self) -> None:
         etcd = render("etcd.yml", self.values, self.folder / "etcd.yml")
         patroni = render("patroni.yml", self.values, self.folder / "patroni.yml")
         # Ends with the test even if that is killed: then unshare is, and with it PID 1 of the namespace.
-        alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        alone = [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--pid",
+            "--net",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*alone, "sh", "-c", NODE_INIT, "node", USER, str(etcd), str(patroni)],
@@ -91,6 +108,17 @@ class Node:
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
             )
+        wait_for_namespace(self.process.pid)
+        self.network.connect(self.process.pid, self.address)
+
+    def cut(self, other: Node) -> None:
+        """Loses every packet to the other node."""
+        assert self.process is not None
+        self.network.cut(self.process.pid, other.address)
+
+    def heal(self, other: Node) -> None:
+        if self.process is not None:
+            self.network.heal(self.process.pid, other.address)
 
     def kill(self) -> None:
         """Ends all processes of the node at once."""
@@ -135,7 +163,7 @@ class PatroniCluster:
     @property
     def multi_host_url(self) -> str:
         """Names all nodes; the driver connects to the one that accepts writes."""
-        hosts = ",".join(f"127.0.0.1:{node.values['POSTGRESQL_PORT']}" for node in self.nodes)
+        hosts = ",".join(f"{node.address}:{node.values['POSTGRESQL_PORT']}" for node in self.nodes)
         return f"postgresql://postgres:{PASSWORD}@{hosts}/postgres?target_session_attrs=read-write"
 
     def leader(self) -> Node | None:
@@ -177,6 +205,19 @@ class PatroniCluster:
                 [*as_user, program, "-db", "-f", str(settings)], stdout=log, stderr=subprocess.STDOUT
             )
 
+    def isolate(self, node: Node) -> None:
+        """Cuts a node off from the others, in both directions. The test, the servers and HAProxy still reach it."""
+        for other in self.nodes:
+            if other is not node:
+                node.cut(other)
+                other.cut(node)
+
+    def rejoin(self, node: Node) -> None:
+        for other in self.nodes:
+            if other is not node:
+                node.heal(other)
+                other.heal(node)
+
     def stop(self) -> None:
         for node in self.nodes:
             node.kill()
@@ -185,17 +226,17 @@ class PatroniCluster:
             self.haproxy.wait(timeout=30)
 
 
-def _make_nodes(folder: Path) -> tuple[Node, ...]:
+def _make_nodes(folder: Path, network: ClusterNetwork) -> tuple[Node, ...]:
     owner = pwd.getpwnam(USER)
     programs = find_postgresql()
     ports = dict(zip(NODES, zip(*[iter(free_ports(12))] * 4, strict=True), strict=True))
+    addresses = {name: network.address(number) for number, name in enumerate(NODES, 1)}
     shared = {
         **FAST,
-        "ADDRESS": "127.0.0.1",
-        "CLIENT_NETWORK": "127.0.0.1/32",
+        "CLIENT_NETWORK": str(network.subnet),
         "MAX_CONNECTIONS": "100",
-        "ETCD_MEMBERS": ",".join(f"{name}=http://127.0.0.1:{ports[name][1]}" for name in NODES),
-        "ETCD_HOSTS": ",".join(f"127.0.0.1:{ports[name][0]}" for name in NODES),
+        "ETCD_MEMBERS": ",".join(f"{name}=http://{addresses[name]}:{ports[name][1]}" for name in NODES),
+        "ETCD_HOSTS": ",".join(f"{addresses[name]}:{ports[name][0]}" for name in NODES),
         "POSTGRESQL_PROGRAMS": str(programs),
         "SUPERUSER_PASSWORD": PASSWORD,
         "REPLICATION_PASSWORD": PASSWORD,
@@ -208,7 +249,8 @@ def _make_nodes(folder: Path) -> tuple[Node, ...]:
         os.chown(place, owner.pw_uid, owner.pw_gid)
         names = ("ETCD_PORT", "ETCD_PEER_PORT", "PATRONI_PORT", "POSTGRESQL_PORT")
         own = dict(zip(names, map(str, ports[name]), strict=True))
-        nodes.append(Node(name, place, {**shared, **own, "NODE": name, "DIRECTORY": str(place)}))
+        own |= {"ADDRESS": addresses[name], "NODE": name, "DIRECTORY": str(place)}
+        nodes.append(Node(name, place, {**shared, **own}, network))
     return tuple(nodes)
 
 
@@ -217,10 +259,10 @@ def patroni_cluster() -> Iterator[PatroniCluster]:
     """A cluster with a leader and two streaming replicas. At the end nothing of it is left."""
     need_cluster_parts()
     # Not below pytest's directories, which the unprivileged user must not enter.
-    with tempfile.TemporaryDirectory(prefix="mainstay-cluster-") as name:
+    with cluster_network() as network, tempfile.TemporaryDirectory(prefix="mainstay-cluster-") as name:
         folder = Path(name)
         folder.chmod(0o711)
-        cluster = PatroniCluster(folder, _make_nodes(folder), free_ports(1)[0])
+        cluster = PatroniCluster(folder, _make_nodes(folder, network), free_ports(1)[0])
         try:
             for node in cluster.nodes:
                 node.start()

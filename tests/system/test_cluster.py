@@ -1,5 +1,5 @@
 """Two servers on a PostgreSQL cluster, one through HAProxy and one with all nodes in its URL. Database nodes, PostgreSQL,
-servers and agents are killed under load: no acknowledged write is lost, and nothing happens twice.
+servers and agents are killed under load, and the leader is cut off from the other nodes: no acknowledged write is lost, and nothing happens twice.
 
 MAINSTAY_WRITE_MEASUREMENTS=1 writes the measured outages to docs/reference/reliability.md."""
 
@@ -30,6 +30,9 @@ from torture import IS_TORTURE, count_of
 LEADER_KILLS = count_of(20)
 SERVER_KILLS = count_of(60)
 AGENT_KILLS = count_of(60)
+PARTITIONS = count_of(20)
+# Longer than the ttl of the leader's lock: the others elect a leader while the old one still runs.
+PARTITION_SECONDS = 10
 ENVIRONMENT = {"MAINSTAY_RATE_LIMIT": "0"}
 WAKE_UPS = 5
 # Below the interval at which a background task wakes agents with pending jobs.
@@ -40,6 +43,7 @@ BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 CAUSES = {
     "node": "the machine of the leader (etcd, Patroni, PostgreSQL)",
     "postgresql": "PostgreSQL of the leader",
+    "partition": "the network between the leader and the other nodes; servers reach all of them",
     "server": "one of two Mainstay servers; the other one answers",
 }
 
@@ -171,6 +175,22 @@ def kill_leader(plane: Plane, number: int) -> None:
         leader.start()
 
 
+def partition_leader(plane: Plane) -> None:
+    """The old leader runs on and the servers reach it, but it can no longer commit: no replica confirms."""
+    leader = plane.cluster.wait_until_whole()
+    plane.cluster.isolate(leader)
+    # From now on no commit is confirmed by a replica.
+    moment = time.monotonic()
+    try:
+        plane.record_outage("partition", moment, tuple(plane.replicas))
+        time.sleep(max(0.0, moment + PARTITION_SECONDS - time.monotonic()))
+        elected = plane.cluster.leader()
+        assert elected is not None
+        assert elected is not leader, "the isolated node is still the leader"
+    finally:
+        plane.cluster.rejoin(leader)
+
+
 def check_wake_ups(plane: Plane, parked: dict[str, ParkedPoll]) -> None:
     """An order on either server wakes the polls on both."""
     urls = {name: replica.server.url for name, replica in plane.replicas.items()}
@@ -209,10 +229,14 @@ def kill_agent(plane: Plane, number: int) -> None:
     plane.load.start_agent(agent)
 
 
-def test_kills_under_load_lose_no_acknowledged_write_and_do_nothing_twice(plane: Plane, tmp_path: Path) -> None:
+def test_kills_and_partitions_under_load_lose_no_acknowledged_write_and_do_nothing_twice(
+    plane: Plane, tmp_path: Path
+) -> None:
     with plane.load.running():
         plane.load.wait_for_answers_after(time.monotonic(), 30)
-        for number in range(max(LEADER_KILLS, SERVER_KILLS, AGENT_KILLS)):
+        for number in range(max(LEADER_KILLS, SERVER_KILLS, AGENT_KILLS, PARTITIONS)):
+            if number < PARTITIONS:
+                partition_leader(plane)
             if number < LEADER_KILLS:
                 kill_leader(plane, number)
             if number < AGENT_KILLS:

@@ -25,6 +25,7 @@ from mainstay.control.store.engine.contract import (
 )
 from mainstay.control.store.engine.dialects import Batch, number_parameters
 from mainstay.control.store.engine.migrations import HISTORY, Migration, pending
+from mainstay.control.store.engine.postgresql_connections import connect
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -173,10 +174,11 @@ class PostgresqlStore:
 
     async def open(self) -> None:
         with _NamedErrors():
-            self._pool = await asyncpg.create_pool(
+            self._pool = await asyncpg.create_pool(  # type: ignore[call-overload]  # `connect` takes any options
                 self._url,
                 min_size=1,
                 max_size=self._pool_size,
+                connect=connect,
                 connection_class=LeanConnection,
                 command_timeout=STATEMENT_SECONDS,
                 server_settings={"application_name": "mainstay", "timezone": "UTC"},
@@ -293,7 +295,7 @@ class PostgresqlStore:
         """Publishes the notices of other replicas. Wakes all listeners after a reconnect, since notices may be lost."""
         while True:
             with suppress(*GONE, asyncpg.PostgresError, TimeoutError):
-                connection = await asyncpg.connect(self._url)
+                connection = await connect(self._url)
                 try:
                     lost = asyncio.Event()
                     connection.add_termination_listener(lambda _connection, lost=lost: lost.set())
