@@ -57,3 +57,43 @@ def account_entries(draw: st.DrawFn) -> list[str]:
             file = {"ensure": "present", "owner": name, "group": draw(st.sampled_from(GROUPS)), "mode": "0600"}
             entries.append(json.dumps({"file": [{f"/home/{name}/.profile": file}]}))
     return entries
+
+
+FOLDER = "/etc/mixed"
+OWNERS = (*USERS, "root")
+
+
+@st.composite
+def other_entry(draw: st.DrawFn, index: int, archive: str, digest: str) -> dict[str, Any]:
+    """A file, line or archive that may belong to a user, or be in a home."""
+    owner = draw(st.sampled_from(OWNERS))
+    place = draw(st.sampled_from((FOLDER, "/home/alice", "/home/bob")))
+    kind = draw(st.sampled_from(("file", "line", "archive")))
+    if kind == "file":
+        attributes = {"owner": owner, "group": draw(st.sampled_from(GROUPS)), "mode": "0640"}
+        return {"file": [{f"{place}/file{index}": {"ensure": "present", "content": f"{index}\n", **attributes}}]}
+    if kind == "line":
+        text = draw(st.sampled_from(("one", "two")))
+        shape = draw(st.sampled_from(("line", "block")))
+        return {"line": [{f"line {index}": {"path": f"{FOLDER}/lines", shape: text}}]}
+    given = {"url": archive, "checksum": digest, "owner": owner}
+    if draw(st.booleans()):
+        given |= {"extract_parent": place, "creates": f"{place}/app/run"}
+    return {"archive": [{f"{FOLDER}/app{index}.tgz": given}]}
+
+
+@st.composite
+def programs(draw: st.DrawFn, archive: str, digest: str) -> tuple[list[str], list[str]]:
+    """Entries of a manifest, and of one that it applies at its end: groups, users, and what belongs to them.
+
+    No group is removed, because the run that removes it and the user that needs it would alternate."""
+    entries: list[dict[str, Any]] = []
+    for name in draw(st.lists(st.sampled_from(GROUPS), max_size=2, unique=True)):
+        entries.append({"group": [{name: {"gid": draw(st.sampled_from(NUMBERS))} if draw(st.booleans()) else {}}]})
+    for name in draw(st.lists(st.sampled_from(USERS), min_size=1, max_size=2, unique=True)):
+        entries.append({"user": [{name: draw(user_properties())}]})
+    for index in range(draw(st.integers(1, 4))):
+        entries.append(draw(other_entry(index, archive, digest)))
+    split = draw(st.integers(1, len(entries)))
+    written = [json.dumps(each) for each in entries]
+    return written[:split], written[split:]

@@ -21,3 +21,15 @@ def test_a_duration_is_shown() -> None:
     (resource,) = read_report(report, DiffBudget()).resources
     assert resource.seconds is not None
     assert duration(resource.seconds) == "1:15 min"
+
+
+def test_a_resource_of_an_applied_manifest_shows_where_it_belongs() -> None:
+    within = ["apply#site", "apply#shop"]
+    events = [
+        {"type": "file", "name": "a", "outcome": "changed", "within": within},
+        {"type": "file", "name": "b", "outcome": "stable", "within": within[:1]},
+        {"type": "file", "name": "c", "outcome": "stable", "within": 3},
+    ]
+    shown = read_report({"events": events}, DiffBudget())
+    assert [each.within for each in shown.resources] == ["apply#site › apply#shop"]
+    assert shown.stable == ("file#b in apply#site", "file#c")

@@ -82,15 +82,44 @@ resources:
       - port: {line: "Port {{ data.port }}", match: "^#?Port {{ data.port }}", after: "^#", before: "^(a|b)+", links: follow}
       - block: {block: "{{ data.name }}\\n", comment: "//", validate: "true %"}
       - gone: {ensure: absent, match: "x{1,3}", sensitive: true, backup: false}
+  - group:
+      - fuzzers: {gid: 61234, system: false}
+      - gone-fuzzers: {ensure: absent}
+  - user:
+      - fuzzer:
+          uid: 61234
+          group: fuzzers
+          groups: [fuzzers, "{{ 'root' | lower }}"]
+          membership: exact
+          home: "/nowhere/{{ data.name }}/home"
+          manage_home: true
+          shell: /bin/sh
+          comment: "{{ data.name }}"
+          password_hash: "{{ vault.hash }}"
+          locked: true
+      - system-fuzzer: {system: true}
+      - gone-fuzzer: {ensure: absent, manage_home: true}
+  - apply:
+      - child.yaml: {data: {name: "{{ data.name }}", token: "{{ vault.token }}"}, tags: [x], require: [exec#run]}
+      - "again {{ each.key }}": {manifest: child.yaml, for_each: [a], data: {name: second}, sensitive: true, control: {if: "true"}}
+"""
+CHILD = """
+data: {name: none, token: none}
+data_schema: {properties: {name: {type: string}}}
+resources:
+  - exec:
+      - "child of {{ data.name }}": {command: "echo {{ data.token }}", creates: /, tries: 2, try_sleep: 1ms}
+outputs: {name: "{{ data.name }}"}
 """
 CORPUS = [
     FULL,
+    CHILD,
     *(case["manifest"] for case in cases("manifest/faults")),
     *re.findall(
         r"^```yaml\n(.*?)^```$", (SEEDS / "exec.md").read_text() + (SEEDS / "file.md").read_text(), re.M | re.S
     ),
 ]
-ROOTS = {"vault": {"token": Tainted("s3cret-token")}}
+ROOTS = {"vault": {"token": Tainted("s3cret-token"), "hash": Tainted("$6$s3cret-token$x")}}
 PIECES = [
     *(
         "{{",
@@ -187,6 +216,7 @@ def load_bytes(content: bytes, folder: Path) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    (tmp_path / "child.yaml").write_text(CHILD)
     return tmp_path
 
 
@@ -214,7 +244,28 @@ def test_any_pieces_of_manifests_load_or_have_faults(folder: Path, pieces: list[
 @settings(max_examples=400)
 @given(data=st.data())
 def test_mutated_manifests_load_or_have_faults(folder: Path, data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from(CORPUS))
+    load_bytes(mutated(data, CORPUS).encode("utf-8", "surrogatepass"), folder)
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_mutated_manifests_that_another_applies_load_or_have_faults(folder: Path, data: st.DataObject) -> None:
+    content = mutated(data, [FULL, CHILD, CHILD, CHILD]).encode("utf-8", "surrogatepass")
+    (folder / "mutated.yaml").write_bytes(content)
+    parent = "- apply:\n    - a: {manifest: mutated.yaml}\n    - b: {manifest: mutated.yaml, data: {name: b}}\n"
+    path = folder / "parent.yaml"
+    path.write_text(parent)
+    try:
+        inspect(RunRequest(str(path), roots=ROOTS))
+    except DoesNotLoad as refusal:
+        for fault in refusal.faults:
+            own = parent.encode() if fault.file.endswith("parent.yaml") else content
+            assert 1 <= (fault.line or 0) <= lines_of(own) + 1
+            assert "s3cret-token" not in fault.message
+
+
+def mutated(data: st.DataObject, corpus: list[str]) -> str:
+    text = data.draw(st.sampled_from(corpus))
     for _ in range(data.draw(st.integers(1, 4))):
         kind = data.draw(st.integers(0, 4))
         at = data.draw(st.integers(0, max(0, len(text) - 1)))
@@ -234,7 +285,7 @@ def test_mutated_manifests_load_or_have_faults(folder: Path, data: st.DataObject
         else:
             length = data.draw(st.integers(1, 60))
             text = text[: at + length] + text[at : at + length] + text[at + length :]
-    load_bytes(text.encode("utf-8", "surrogatepass"), folder)
+    return text
 
 
 # ---- values of the wrong kind everywhere ----

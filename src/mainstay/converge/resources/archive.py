@@ -37,8 +37,7 @@ HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}"
 def _parse_checksum(text: str) -> str:
     digest = text.strip().lower().removeprefix("sha256:")
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        advice = "; write only the digits" if text.startswith("sha256:") else ""
-        raise Unfit(f"expected the 64 hexadecimal digits of a SHA-256 digest, got {shorten(text)!r}{advice}")
+        raise Unfit(f"expected the 64 hexadecimal digits of a SHA-256 digest, got {shorten(text)!r}")
     return digest
 
 

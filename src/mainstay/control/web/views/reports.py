@@ -38,6 +38,8 @@ class ShownResource:
     output: str = ""
     diff: ShownDiff | None = None
     seconds: float | None = None
+    # The `apply` resources whose manifest contains it, the outermost first; empty: the manifest itself does.
+    within: str = ""
 
     @property
     def has_more(self) -> bool:
@@ -68,7 +70,7 @@ def read_report(report: object, budget: DiffBudget) -> ShownReport:
     counts = Counter(_text(event.get("outcome")) for event in known)
     return ShownReport(
         resources=tuple(_resource(event, budget) for event in rest[:MAX_RESOURCES]),
-        stable=tuple(f"{_text(each.get('type'))}#{_text(each.get('name'))}" for each in stable[:MAX_STABLE]),
+        stable=tuple(_identity(each) for each in stable[:MAX_STABLE]),
         counts=summary_counts(report.get("summary")) or {name: counts[name] for name in OUTCOMES if counts[name]},
         left_out=max(0, len(rest) - MAX_RESOURCES) + max(0, len(stable) - MAX_STABLE),
         shortened=report.get("shortened") is True,
@@ -131,7 +133,17 @@ def _resource(event: Mapping[str, object], budget: DiffBudget) -> ShownResource:
         output=_text(event.get("output")),
         diff=read_diff(diff, budget) if isinstance(diff, str) and diff else None,
         seconds=_seconds(event.get("duration_seconds")),
+        within=_within(event),
     )
+
+
+def _identity(event: Mapping[str, object]) -> str:
+    within = _within(event)
+    return f"{_text(event.get('type'))}#{_text(event.get('name'))}" + (f" in {within}" if within else "")
+
+
+def _within(event: Mapping[str, object]) -> str:
+    return " › ".join(_texts(event.get("within")))
 
 
 def _seconds(value: object) -> float | None:
