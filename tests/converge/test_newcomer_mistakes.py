@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from applying import Applied
+from required_parts import need_root
 
+PROGRAM = Path(sys.executable).with_name("mainstay")
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -149,3 +152,36 @@ def test_template_statements_in_content_are_a_warning(apply: Callable[..., Appli
     assert (root / "f").read_text() == "{% if data.tls %}ssl{% endif %}"
     assert apply(meant).report.events[0].warnings == ()
     assert apply(manifest.replace("CONTENT", "'100 {% of it'")).report.events[0].warnings == ()
+
+
+FULL_AND_READ_ONLY = """
+mount -t tmpfs -o size=64k tmpfs "$1" && cd "$1" && echo a >lines && head -c 49152 /dev/zero >fill
+"$2" apply "$3" || true
+mount -o remount,ro "$1"
+"$2" apply "$3" --noop || true
+"$2" apply "$3"
+"""
+
+
+def test_a_full_and_a_read_only_file_system_are_named_with_the_path(root: Path, tmp_path: Path) -> None:
+    need_root()
+    manifest = tmp_path / "m.yaml"
+    place = root / "small"
+    place.mkdir()
+    large = "x" * 60_000
+    manifest.write_text(
+        f"- line: [l: {{path: {place}/lines, block: {large}}}]\n"
+        f"- file: [{place}/f: {{ensure: present, content: {large}, owner: root, group: root, mode: '0644'}}]\n"
+    )
+    words = ["unshare", "-m", "sh", "-c", FULL_AND_READ_ONLY, "sh", str(place), str(PROGRAM), str(manifest)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    errors = [line.strip() for line in done.stdout.splitlines() if line.startswith("  error: ")]
+    assert errors == [
+        f"error: No space left on device: {place}/lines",
+        f"error: No space left on device: {place}/f",
+        f"error: {place} is on a read-only file system",
+        f"error: {place} is on a read-only file system",
+        f"error: Read-only file system: {place}/lines",
+        f"error: Read-only file system: {place}/f",
+    ], done
+    assert list(place.iterdir()) == []

@@ -415,8 +415,10 @@ class Files:
                 os.unlink(temp, dir_fd=place.handle)
                 self.touched.append(path)
                 return f"{path} cannot be renamed over ({error.strerror}): written in place"
-        except BaseException:
+        except BaseException as error:
             _unlink_quietly(temp, place)
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = path
             raise
         self._touched(path, place, is_new=old is None)
         # A validator may have changed the file.
@@ -1038,6 +1040,9 @@ def _drop_access_lists(target: int | str) -> None:
 
 
 def cannot_write_in(directory: str) -> str:
+    with suppress(OSError):
+        if os.statvfs(directory).f_flag & os.ST_RDONLY:
+            return f"{directory} is on a read-only file system"
     return f"no permission to write in {directory}"
 
 

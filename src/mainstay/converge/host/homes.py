@@ -40,16 +40,18 @@ def home_is_missing(files: Files, path: str) -> bool:
 def make_home(files: Files, path: str, *, uid: int, gid: int, mode: int) -> None:
     """Creates a home with the skeleton in it. It gets its path when it is complete, so a killed run leaves no half home."""
     hidden = files.hidden_path(path)
-    files.make_directory(hidden, uid=files.effective_uid, gid=0, mode=0o700)
     try:
+        files.make_directory(hidden, uid=files.effective_uid, gid=0, mode=0o700)
         if files.exists(SKELETON):
             _copy(files, SKELETON, hidden, uid, gid, 0, [0])
         files.set_attributes(hidden, files.lstat(hidden), uid=uid, gid=gid, mode=mode)
         files.put_in_place(hidden, path)
-    except BaseException:
+    except BaseException as error:
         # Another user may have moved it away; the error that led here says more.
         with suppress(OSError, Failure):
             files.remove_tree(hidden)
+        if isinstance(error, OSError) and isinstance(error.filename, str):
+            error.filename = error.filename.replace(hidden, path)
         raise
 
 
