@@ -296,6 +296,25 @@ def test_what_an_archive_may_bring_is_unknown_and_nothing_else(apply: Apply, roo
     assert unknown == ["Unknown until applied"] * 4
 
 
+def test_what_an_archive_may_bring_decides_about_later_commands_and_archives(apply: Apply, root: Path) -> None:
+    (root / "opt").mkdir()
+    (root / "app.tgz").write_bytes(APP)
+    unpacked = "extract_parent: ROOT/opt, creates: ROOT/opt/app/run"
+    text = f"""
+- archive:
+    - defaults: {{url: ROOT/app.tgz, checksum: {DIGEST}}}
+    - ROOT/a.tgz: {{{unpacked}}}
+    - ROOT/b.tgz: {{{unpacked}}}
+- exec:
+    - "true": {{creates: ROOT/opt/app/run}}
+"""
+    forecast = apply(text, noop=True)
+    assert forecast.outcomes == ["changed"] * 3
+    missing = f"Unknown until applied: {root}/opt/app/run does not exist, and an earlier archive may bring it"
+    assert forecast.messages[1:] == [missing] * 2
+    assert apply(text).outcomes == ["changed", "stable", "stable"]
+
+
 # ---- reuse ----
 def test_a_kept_archive_is_unpacked_again_without_a_download(apply: Apply, root: Path, server: WebServer) -> None:
     (root / "opt").mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.contract import Failure, NotYetThere
 from mainstay.converge.host.accounts import Accounts
 from mainstay.converge.host.files import Files
 from mainstay.converge.host.sources import is_inside
@@ -89,8 +89,16 @@ class Host:
 
     def may_appear(self, path: str | None) -> bool:
         """Whether an earlier change of this dry run might create a path, or anything if it is None."""
-        if self.uncertain or path is None or not self.uncertain_paths:
-            return self.uncertain
+        return self.uncertain or (path is not None and self._may_be_unpacked(path))
+
+    def require_known(self, path: str | None) -> None:
+        """Raises `NotYetThere` if an earlier archive of this dry run might bring a path that does not exist."""
+        if path is not None and self._may_be_unpacked(path):
+            raise NotYetThere(f"{path} does not exist, and an earlier archive may bring it", path=path)
+
+    def _may_be_unpacked(self, path: str) -> bool:
+        if not self.uncertain_paths:
+            return False
         places = (path, self._real(path))
         return any(
             f"{place}/".startswith(f"{each.rstrip('/')}/") for each in self.uncertain_paths for place in places

@@ -182,6 +182,7 @@ class PosixArchives(Provider):
         if change.verb == REMOVE:
             files.remove(wanted.name)
             return
+        host.require_known(wanted.creates)
         if wanted.extract_parent is not None:
             files.require_writable(wanted.extract_parent)
         if change.verb == UNPACK:

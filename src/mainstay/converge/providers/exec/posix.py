@@ -123,6 +123,8 @@ class PosixCommands(Provider):
             host.note(f"stopped by {host.stop.reason} after try {number} of {wanted.tries}")
 
     def forecast(self, wanted: Exec, actual: ExecState, change: Change, host: Host) -> None:
+        if not change.refresh:
+            host.require_known(wanted.creates)
         self._note_shell_words(wanted.command_line, host)
         _, program, _ = self._prepare(wanted.command_line, wanted, host)
         refuse_without_interpreter(host.files, program)
