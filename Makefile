@@ -1,5 +1,5 @@
 # Thin on purpose: each target is one line, the work is in scripts/.
-.PHONY: setup demo test torture check bench
+.PHONY: setup demo test torture check bench package
 
 setup:
 	@scripts/setup
@@ -18,3 +18,6 @@ check: setup
 
 bench: setup
 	@scripts/bench
+
+package: setup
+	@scripts/package

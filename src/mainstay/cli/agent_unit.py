@@ -35,6 +35,11 @@ WantedBy=multi-user.target
 """
 
 
+def packaged_unit(program: str) -> str:
+    """The unit of a system package, with the defaults of `agent install`."""
+    return UNIT.format(command=f"{program} agent run")
+
+
 def install(arguments: argparse.Namespace) -> int:
     from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
     from mainstay.cli.commands.agent import check_trust

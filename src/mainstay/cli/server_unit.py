@@ -78,6 +78,18 @@ WantedBy=multi-user.target
 """
 
 
+def packaged_unit(program: str) -> str:
+    """The unit of a system package, with the defaults of `server install`."""
+    return UNIT.format(
+        command=f"{program} server --data-dir {DATA}",
+        environment_file=ENVIRONMENT_FILE,
+        more="",
+        name=NAME,
+        protect_home="yes",
+        capabilities="",
+    )
+
+
 def install(arguments: argparse.Namespace) -> int:
     from mainstay.cli.unit_installation import apply_units
 
