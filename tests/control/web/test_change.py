@@ -85,6 +85,25 @@ def test_a_change_by_others_in_between_is_not_overwritten(
     assert "Plan: update" in plan.text
 
 
+def test_a_fault_in_between_does_not_hide_a_change_by_others(
+    scenario: Scenario, consumer: WebSession, service: Any
+) -> None:
+    path = f"/services/{service['id']}/update"
+    form = consumer.get(path)
+    scenario.consumer.patch(f"/services/{service['id']}", {"name": "other"})
+    faulty = submit(consumer, path, form, expect=400, p__size="x")
+    submit(consumer, path, faulty, expect=412, p__size="4")
+
+
+def test_an_action_of_an_outdated_page_is_refused(scenario: Scenario, consumer: WebSession, service: Any) -> None:
+    path = f"/services/{service['id']}/do/start"
+    shown = consumer.get(path)
+    scenario.consumer.patch(f"/services/{service['id']}", {"name": "other"})
+    refused = submit(consumer, path, shown, expect=412, step="plan")
+    assert "read it again" in refused.text
+    assert scenario.service(service["id"]).get("activeJob") is None
+
+
 def test_an_action_shows_where_it_leads_before_the_agent_is_asked(
     scenario: Scenario, consumer: WebSession, service: Any
 ) -> None:

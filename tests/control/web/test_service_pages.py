@@ -173,6 +173,20 @@ def test_the_state_of_the_host_is_shown_in_words(server: Server, scenario: Scena
         assert words in text_of(page).partition("Conditions")[2]
 
 
+def test_an_ended_service_shows_no_condition_of_its_host(server: Server, scenario: Scenario, service: Any) -> None:
+    condition = {"type": "InSync", "status": "False", "reason": "Drifted", "message": "file#/etc/unit: would remove"}
+    scenario.agent.call("PUT", f"/api/v1/services/{service['id']}/conditions", [condition], expect=200)
+    browser = browser_of(server, scenario.consumer)
+    shown = browser.get(f"/services/{service['id']}").text
+    assert 'id="drift"' in shown
+    assert "Conditions" in text_of(shown)
+    scenario.admin.delete(f"/services/{service['id']}?force=true")
+    assert scenario.service(service["id"])["conditions"], "the API still has what was reported"
+    shown = browser.get(f"/services/{service['id']}").text
+    assert 'id="drift"' not in shown
+    assert "Conditions" not in text_of(shown)
+
+
 def test_a_job_shows_its_report_and_its_error(server: Server, scenario: Scenario, service: Any) -> None:
     scenario.do(service, "stop")
     job = scenario.next_job(service)

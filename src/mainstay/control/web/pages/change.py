@@ -103,7 +103,9 @@ async def _read_action(call: PageCall) -> ServiceAction:
         )
     name = next((value for key, value in reversed(call.form) if key == "name"), service.name)
     force = action == DELETE and "true" in (call.asked("force"), call.posted("force"))
-    return ServiceAction(service, definition, action, name, call.posted("version"), force)
+    # A posted form keeps its version: it was filled in for that one.
+    version = call.posted("version") if call.form else str(service.version)
+    return ServiceAction(service, definition, action, name, version, force)
 
 
 async def _read_scope(call: PageCall, action: ServiceAction) -> FormScope:
@@ -257,8 +259,9 @@ def _form_page(
         form=build_form(scope, entries, faults=faults, retype=retype),
         fields=(_name_field(action, order_faults),) if action.action == UPDATE else (),
         faults=tuple(PlacedFault(each.path, each.message, _field_of(each)) for each in order_faults),
-        # The version that the form shows: a change by others in between is refused instead of overwritten.
-        carried=[("version", str(service.version))],
+        # The version that the form was filled in for: a change by others in between is refused instead of overwritten.
+        # After that refusal it is the present one, which the user now knows of.
+        carried=[("version", str(service.version) if _is_stale(refusal) else action.version)],
         facts=[
             ("Service", service.name, action.page),
             ("Type", service.service_type.name, f"/service-types/{service.service_type_id}"),
@@ -271,6 +274,10 @@ def _form_page(
         path=None if to is None else (service.status, to),
         refusal=refusal,
     ).answer()
+
+
+def _is_stale(refusal: ApiRefusal | None) -> bool:
+    return refusal is not None and refusal.status == 412
 
 
 def _field_of(fault: PathFault) -> str | None:

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from mainstay.control.access import Caller, Role, relation_of
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.lifecycle.state_kind import kind_of_state
@@ -85,6 +87,9 @@ class _ServiceReader:
         details = await read_details(work.tx, row.id)
         definition = await work.tools.definitions.read(work.tx, row.service_type_id, details.type_version)
         lifecycle = definition.lifecycle
+        if row.status in lifecycle.terminal_states:
+            # What the agent reported last is no longer true.
+            view = msgspec.structs.replace(view, conditions=[])
         parties = {row.provider_id: details.provider_name, row.consumer_id: details.consumer_name}
         shown = await _read_jobs(work, row, view, parties)
         active = next((job for job in shown if job.is_active), None)

@@ -125,19 +125,25 @@ async def _lines(work: UnitOfWork, views: Sequence[ServiceView]) -> list[Service
     for each in views:
         lifecycle = work.tools.definitions.of_service_type(types[each.service_type_id]).lifecycle
         failed = failures.get(each.id)
+        is_ended = each.status in lifecycle.terminal_states
         lines.append(
             ServiceLine(
                 each,
                 kind_of_state(lifecycle, each.status),
                 owners[each.consumer_id].name,
                 versions.get(each.blueprint_digest or "", ""),
-                next((str(found["status"]) for found in each.conditions if found.get("type") == "InSync"), ""),
+                "" if is_ended else _sync_status(each.conditions),
                 None
                 if failed is None
                 else (str(failed["job_id"]), str(failed["action"]), first_line(str(failed["error_message"] or ""))),
             )
         )
     return lines
+
+
+def _sync_status(conditions: Sequence[Mapping[str, Any]]) -> str:
+    """Whether the host is in sync, as the agent reported it; empty: it has not."""
+    return next((str(found["status"]) for found in conditions if found.get("type") == "InSync"), "")
 
 
 async def _choices(work: UnitOfWork, chosen: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[str, str, str]]]:
