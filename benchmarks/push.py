@@ -118,7 +118,8 @@ class Bench:
         )
 
     def _write_ansible(self, names: list[str], files: int) -> None:
-        inventory = {"all": {"hosts": {name: {} for name in names}, "vars": {"ansible_user": "root"}}}
+        variables = {"ansible_user": "root", "ansible_python_interpreter": "/usr/bin/python3"}
+        inventory = {"all": {"hosts": {name: {} for name in names}, "vars": variables}}
         (self.folder / "ansible.json").write_text(json.dumps(inventory))
         tasks = [{"file": {"path": "/srv/ansible", "state": "directory", "mode": "0755"}}]
         tasks += [

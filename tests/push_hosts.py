@@ -26,8 +26,9 @@ AuthorizedKeysFile /etc/ssh/push_authorized_%u
 StrictModes no
 UsePAM no
 PermitRootLogin prohibit-password
+Subsystem sftp internal-sftp
 """
-# The account may use sudo: without a password on `sudoers`, with one on `asking`.
+# The account may use sudo without a password; tests change that.
 PREPARE = f"""
 mkdir -p /run/sshd
 useradd --create-home --shell /bin/bash {OPERATOR}
@@ -35,7 +36,8 @@ echo '{OPERATOR}:{PASSWORD}' | chpasswd
 echo '{OPERATOR} ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/{OPERATOR}
 chmod 0440 /etc/sudoers.d/{OPERATOR}
 for account in root {OPERATOR}; do printf '%s\\n' "$1" >/etc/ssh/push_authorized_$account; done
-rm -rf /var/cache/mainstay /var/lib/mainstay
+# What the machine's own root has: caches, and a shell profile that may put other Pythons first.
+rm -rf /var/cache/mainstay /var/lib/mainstay /root/.bashrc /root/.profile /root/.bash_profile /root/.cache
 systemd-run --quiet --unit=push-sshd --property=KillMode=process /usr/sbin/sshd -D -f /etc/ssh/push_sshd_config
 """
 
@@ -91,7 +93,7 @@ class Fleet:
 def booted_fleet(names: Sequence[str]) -> Iterator[Fleet]:
     reason = why_unavailable()
     need(present=reason is None, what=f"a host with a real systemd ({reason})")
-    for program in ("/usr/sbin/sshd", "/usr/bin/sudo", "/usr/bin/ssh"):
+    for program in ("/usr/sbin/sshd", "/usr/bin/sudo", "/usr/bin/ssh", "/usr/bin/python3"):
         need_part(present=os.path.exists(program), what=program)
     folder = Path(tempfile.mkdtemp(prefix="push-", dir="/tmp"))
     fleet = Fleet(folder)

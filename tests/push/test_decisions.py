@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
+from mainstay.cli.views.push_table import PushTable
 from mainstay.packaging.program_cache import CacheRefused, private_folder
 from mainstay.push.frames import MARK, parse_frame
+from mainstay.push.host_push import Connection, HostPush
 from mainstay.push.inventory import Inventory, InventoryHost
 from mainstay.push.outcome import HostFault, HostOutcome, exit_code
 from mainstay.push.selection import BadSelection, batch_size, in_batches, select
@@ -186,3 +189,19 @@ def test_the_directory_of_received_manifests_is_private_or_refused(tmp_path: Pat
     folder.symlink_to(tmp_path)
     with pytest.raises(CacheRefused, match="is a link"):
         private_folder("archives", cache)
+
+
+def test_a_slow_host_is_reported_on_a_pipe_and_again_after_twice_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    connection = Connection(control_directory=None, become=False, become_password=None, first_stage=b"")
+    push = HostPush(HostOutcome("web1", "run"), None, {}, {}, connection, "")
+    push.phase, push.position, push.total, push.resource = "running", 4, 9, "exec#backup"
+    table = PushTable(["web1"], verbose=False)
+    capsys.readouterr()
+    for seconds in (29, 31, 59, 61):
+        push.started_at = monotonic() - seconds
+        table.tick([push])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["web1", "running", "31", "s", "[5/9]", "exec#backup"],
+        ["web1", "running", "61", "s", "[5/9]", "exec#backup"],
+    ]

@@ -35,8 +35,7 @@ class EventSpool:
         return len(self._places)
 
     def lines(self) -> Iterator[str]:
-        """The events as JSON, in the order of their resources."""
-        self._file.flush() if not self._file.closed else None
+        """The events as JSON, in the order of their resources; of a closed spool."""
         with open(self.path, "rb") as file:
             for _, (start, size) in sorted(self._places.items()):
                 file.seek(start)

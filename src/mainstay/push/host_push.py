@@ -91,8 +91,9 @@ class HostPush:
         finally:
             await self._end_process()
             outcome.duration_seconds = monotonic() - self.started_at
-            if outcome.events is not None:
-                outcome.events.close()
+            for spool in (outcome.events, outcome.whole_events):
+                if spool is not None:
+                    spool.close()
 
     def stop(self) -> None:
         """Asks the remote run to stop in order; a host that has not begun is left alone."""

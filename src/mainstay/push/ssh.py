@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PYTHONS = ("python3.13", "python3.12", "python3.11", "python3.10", "python3.9", "python3")
-# Reads the first stage from standard input: its size on a line, then its text. -I and -S: only the standard library.
-RUN_FIRST_STAGE = 'exec $p -I -S -c "import sys;r=sys.stdin.buffer;exec(r.read(int(r.readline() or 0)))"'
+# Reads the first stage from standard input: its size on a line, then its packed text. -I and -S: only the standard
+# library.
+RUN_FIRST_STAGE = (
+    'exec $p -I -S -c "import sys,zlib;r=sys.stdin.buffer;exec(zlib.decompress(r.read(int(r.readline()))))"'
+)
 NO_PYTHON = "mainstay-no-python"
 READY = b"mainstay-ready\n"
 PASSWORD_PROMPT = "mainstay-sudo-password:"  # noqa: S105  # what sudo prints, not a password

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 
 from mainstay.cli.local_run import add_value_options, exit_on_faults, parse_lock_wait, print_pieces, value_layers
 from mainstay.cli.main import CommandRefused, print_error
@@ -15,7 +16,7 @@ from mainstay.cli.main import CommandRefused, print_error
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from mainstay.push.host_push import HostPush
@@ -69,14 +70,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from tempfile import TemporaryDirectory
-
     parallel, stop_after = _counts(arguments)
     _check_name(_push_name(arguments))
     with exit_on_faults(as_json=arguments.json):
         hosts = _selected(arguments)
         values = value_layers(arguments)
-        with TemporaryDirectory(prefix="mainstay-push-") as folder:
+        with _work_folder() as folder:
             pushes, plan = _prepare(arguments, hosts, values, folder)
             for text in plan.computed[:1]:
                 print_error(
@@ -84,6 +83,23 @@ def run(arguments: argparse.Namespace) -> int:
                     " Begin it with a directory, such as files/, or push a bundle"
                 )
             return _push(arguments, pushes, parallel=parallel, stop_after=stop_after)
+
+
+@contextmanager
+def _work_folder() -> Iterator[str]:
+    """A private directory for what travels and for what hosts send; also removes those of killed pushes."""
+    from shutil import rmtree
+
+    from mainstay.converge.host.bundles import unpacking_directory
+    from mainstay.converge.host.state import StateDirectory, new_run_id, state_path
+
+    parent = unpacking_directory(StateDirectory(state_path(os.environ)))
+    folder = os.path.join(parent, f"{new_run_id()}-{os.getpid()}")
+    os.mkdir(folder, 0o700)
+    try:
+        yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
 
 
 def _counts(arguments: argparse.Namespace) -> tuple[int, int | None]:
@@ -196,6 +212,7 @@ def _push(
     from mainstay.push.reports import document_of_hosts
     from mainstay.push.runner import PushObserver, Runner
 
+    _allow_open_files(parallel)
     outcomes = [push.outcome for batch in batches for push in batch]
     table = None
     if not arguments.json:
@@ -211,6 +228,17 @@ def _push(
     if runner.stopped_by is not None:
         return SIGNAL_EXIT_BASE + runner.stopped_by
     return exit_code(outcomes)
+
+
+def _allow_open_files(parallel: int) -> None:
+    """Each running host needs three pipes, two files of events and the descriptor of its process."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 100 + 8 * parallel
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _keep_reports(arguments: argparse.Namespace, outcomes: Sequence[HostOutcome]) -> None:
