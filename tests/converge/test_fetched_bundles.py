@@ -147,7 +147,7 @@ def test_what_is_not_trusted_is_refused_and_leaves_nothing(
         (f"{server.url}/text.tgz", digest_of(bad["/text.tgz"]), "Not a gzipped file"),
         (f"{server.url}/large.tgz", digest, "larger than 1 GB"),
         (f"{server.url}/plain", digest, "not encrypted; refused"),
-        (f"{server.url}/file", digest, "302 Found"),
+        (f"{server.url}/file", digest, "neither https nor http"),
         (f"{server.url}/else", digest, "not encrypted; refused"),
         (
             f"http://user:{SECRET}@198.51.100.1/site.tgz?{SECRET}",
