@@ -116,3 +116,8 @@ def test_a_host_of_the_command_line_is_checked_as_well(name: str) -> None:
 def test_names_that_ssh_knows_are_accepted() -> None:
     names = ["web1", "root@web1.example.com", "10.0.0.1", "fe80::1%eth0", "ssh://root@web1:2222", "_srv"]
     assert list(inventory_of_names(names).hosts) == names
+
+
+def test_the_example_loads() -> None:
+    example = Path(__file__).parents[2] / "examples" / "many-hosts" / "inventory.yaml"
+    assert list(read_inventory(str(example)).hosts) == ["web1", "web2", "web3", "staging1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -277,6 +278,22 @@ def test_a_dry_run_shows_the_same_diff_of_many_hosts_once_and_changes_nothing(
     assert done.stdout.count("+new") == 1
     assert "Dry run, nothing was touched: 2 hosts: 2 changed" in done.stdout
     assert fleet.shell(hosts[0], "ls /srv/dry 2>&1 || true").startswith("ls: cannot access")
+
+
+def test_a_bundle_is_pushed_as_it_is(fleet: Fleet, push: Push, tmp_path: Path) -> None:
+    manifest = tmp_path / "bundle" / "manifest.yaml"
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "page").write_text("from the bundle")
+    manifest.write_text(
+        'resources:\n- file:\n  - /srv/bundled: {ensure: present, source: page, owner: root, group: root, mode: "0644"}\n'
+    )
+    host = fleet.names[0]
+    for kind, name in (("gztar", "site.tar.gz"), ("zip", "site.zip")):
+        shutil.make_archive(str(tmp_path / "site"), kind, tmp_path / "bundle")
+        done = push(name, host, "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert json.loads(done.stdout)["hosts"][host]["events"][0]["name"] == "/srv/bundled"
+        assert fleet.shell(host, "cat /srv/bundled; rm /srv/bundled") == "from the bundle"
 
 
 def test_what_does_not_load_exits_2_before_a_host_is_contacted(push: Push, fleet: Fleet, tmp_path: Path) -> None:
