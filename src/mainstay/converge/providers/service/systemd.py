@@ -224,6 +224,9 @@ class SystemdUnits(Provider):
             actual.has_failed = True
             if starts:
                 failure.output = self._systemctl.journal(wanted.name, host)
+            if change.verb == MASK:
+                # In the words of the forecast, if this is the reason: they have the way out.
+                _refuse_mask(actual, host)
             raise
         finally:
             actual.needs_reload = False
