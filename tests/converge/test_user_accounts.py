@@ -15,6 +15,7 @@ import pytest
 
 from applying import Applied
 from isolation import PROGRAM, traced
+from mainstay.foundation.faults import DoesNotLoad
 from own_accounts import databases, entry, own_accounts, userdb_user
 from required_parts import need
 from torture import count_of
@@ -314,8 +315,10 @@ def test_a_number_that_is_taken_is_refused(apply: Apply) -> None:
 def test_root_is_never_removed(apply: Apply) -> None:
     passwd = Path("/etc/passwd")
     passwd.write_text(passwd.read_text() + "toor:x:0:0::/root:/bin/sh\n")
-    done = apply(listed(user("root", ensure="absent"), user("toor", ensure="absent", manage_home=True)))
-    assert done.errors == [f"user {name} has uid 0; it is never removed" for name in ("root", "toor")]
+    done = apply(listed(user("toor", ensure="absent", manage_home=True)))
+    assert done.errors == ["user toor has uid 0; it is never removed"]
+    with pytest.raises(DoesNotLoad, match="root cannot be removed"):
+        apply(listed(user("root", ensure="absent")))
 
 
 def test_a_user_with_processes_is_not_removed_nor_renumbered(apply: Apply) -> None:
@@ -561,6 +564,18 @@ def test_links_that_another_user_swaps_lead_nowhere(ensure: str, apply: Apply) -
 
 
 # ---- kills ----
+def test_two_runs_at_once_choose_different_numbers(root: Path) -> None:
+    runs = []
+    for name in ("left", "right"):
+        users = "".join(f"    - {name}{number}:\n" for number in range(6))
+        (root / f"{name}.yaml").write_text(f"- user:\n{users}")
+        words = [Path(sys.executable).with_name("mainstay"), "apply", f"{name}.yaml"]
+        runs.append(subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, text=True))
+    for process in runs:
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+
+
 def test_a_tool_that_was_killed_between_two_databases_is_repaired(apply: Apply) -> None:
     apply(listed(user(groups=["sudo"])))
     shadow, gshadow = Path("/etc/shadow"), Path("/etc/gshadow")

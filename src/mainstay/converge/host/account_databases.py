@@ -103,6 +103,10 @@ class AccountDatabases:
             self._read.pop(path, None)
         self._settings.clear()
 
+    def look_again(self) -> None:
+        """Looks at the files at the next use: another process may have changed them."""
+        self._activity = -1
+
     def _identity(self, path: str) -> Any:
         try:
             found = self._files.stat(path)

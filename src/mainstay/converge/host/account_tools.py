@@ -5,21 +5,24 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from contextlib import contextmanager
 
 from mainstay.converge.contract import CommandFailed, Failure, Stopped, TimedOut
 from mainstay.converge.host.account_databases import GROUP, GSHADOW, PASSWD, SHADOW
 from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, NotRunnable, find_program
+from mainstay.converge.host.state import Busy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from mainstay.converge.host.host import Host
 
 TOOL_TIMEOUT_SECONDS = 300.0
 LOCK_WAIT_SECONDS = 60.0
 LOCK_PAUSE_SECONDS = 0.2
+RUN_LOCK = "/run/mainstay-accounts.lock"
 # The lock of lckpwdf(3), which the kernel frees with its process, and those of the tools, which are files with a
 # process number.
 KERNEL_LOCK = "/etc/.pwd.lock"
@@ -51,6 +54,21 @@ def refuse_plain_users(host: Host) -> None:
     """Raises `Failure` if this process may not change accounts."""
     if host.files.effective_uid != 0:
         raise Failure("only root changes users and groups; run as root")
+
+
+@contextmanager
+def one_run_at_a_time(host: Host) -> Iterator[None]:
+    """Keeps other runs on this host from choosing the same numbers: they are free until the tool has written them."""
+    try:
+        lock = host.state.lock(RUN_LOCK, wait_seconds=LOCK_WAIT_SECONDS, stop=host.stop)
+    except Busy as busy:
+        raise TimedOut(f"another run has changed accounts for more than {LOCK_WAIT_SECONDS:.0f}s ({busy})") from None
+    try:
+        host.accounts.forget()
+        host.accounts.databases(host).look_again()
+        yield
+    finally:
+        lock.release()
 
 
 def run_tool(host: Host, words: Sequence[str], *, stdin: bytes | None = None) -> None:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import Change, Failure, Provider
-from mainstay.converge.host.account_tools import missing_tools, refuse_plain_users, run_tool, source_of
+from mainstay.converge.host.account_tools import (
+    missing_tools,
+    one_run_at_a_time,
+    refuse_plain_users,
+    run_tool,
+    source_of,
+)
 from mainstay.converge.resources.group import ABSENT, CREATE, PRESENT, REMOVE, GroupState
 
 TYPE_CHECKING = False
@@ -40,6 +46,10 @@ class ShadowGroups(Provider):
     # ---- changing ----
     def perform(self, wanted: Group, actual: GroupState, change: Change, host: Host) -> None:
         refuse_plain_users(host)
+        with one_run_at_a_time(host):
+            self._change(wanted, actual, change, host)
+
+    def _change(self, wanted: Group, actual: GroupState, change: Change, host: Host) -> None:
         if change.verb == REMOVE:
             run_tool(host, ("groupdel", "--", wanted.name))
             return

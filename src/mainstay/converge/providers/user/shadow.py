@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from mainstay.converge.contract import Change, Failure, Provider
 from mainstay.converge.host.account_databases import UserEntry
-from mainstay.converge.host.account_tools import missing_tools, refuse_plain_users, run_tool, source_of
+from mainstay.converge.host.account_tools import (
+    missing_tools,
+    one_run_at_a_time,
+    refuse_plain_users,
+    run_tool,
+    source_of,
+)
 from mainstay.converge.host.homes import home_is_missing, make_home, processes_of, remove_home, why_home_is_kept
 from mainstay.converge.resources.group import ABSENT, CREATE, PRESENT, REMOVE
 from mainstay.converge.resources.user import MAKE_HOME, PASSWORD, UserState, groups_to_change, password_field
@@ -104,6 +110,10 @@ class ShadowUsers(Provider):
     # ---- changing ----
     def perform(self, wanted: User, actual: ShadowState, change: Change, host: Host) -> None:
         refuse_plain_users(host)
+        with one_run_at_a_time(host):
+            self._change(wanted, actual, change, host)
+
+    def _change(self, wanted: User, actual: ShadowState, change: Change, host: Host) -> None:
         if change.verb == CREATE:
             self._create(wanted, actual, host)
         elif change.verb == REMOVE:
