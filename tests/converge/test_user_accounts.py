@@ -569,7 +569,7 @@ def test_two_runs_at_once_choose_different_numbers(root: Path) -> None:
     for name in ("left", "right"):
         users = "".join(f"    - {name}{number}:\n" for number in range(6))
         (root / f"{name}.yaml").write_text(f"- user:\n{users}")
-        words = [Path(sys.executable).with_name("mainstay"), "apply", f"{name}.yaml"]
+        words = [str(Path(sys.executable).with_name("mainstay")), "apply", f"{name}.yaml"]
         runs.append(subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, text=True))
     for process in runs:
         output, _ = process.communicate(timeout=120)
