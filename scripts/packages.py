@@ -88,11 +88,14 @@ fi
 
 
 def main() -> None:
+    """Arguments: the directory, and the kinds of packages (default: all)."""
     target = Path(sys.argv[1]).absolute()
     target.mkdir(parents=True, exist_ok=True)
-    for old in (*target.glob("mainstay_plane-*.whl"), *target.glob("mainstay_*.deb"), *target.glob("mainstay.pyz")):
-        old.unlink()
-    for path in (_build_wheel(target), _build_program_file(target), _build_debian_package(target)):
+    builders = {"whl": _build_wheel, "pyz": _build_program_file, "deb": _build_debian_package}
+    for kind in sys.argv[2:] or builders:
+        for old in target.glob(f"mainstay*.{kind}"):
+            old.unlink()
+        path = builders[kind](target)
         print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
 
 

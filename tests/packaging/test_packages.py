@@ -83,9 +83,12 @@ cat /srv/greeting
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     need_program("dpkg-deb")
-    target = tmp_path_factory.mktemp("packages")
-    subprocess.run([PROJECT / "scripts" / "package", target], check=True, timeout=600)
-    return target
+    return build(tmp_path_factory.mktemp("packages"), "deb", "pyz")
+
+
+def build(folder: Path, *kinds: str) -> Path:
+    subprocess.run([PROJECT / "scripts" / "package", folder, *kinds], check=True, timeout=600)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +138,8 @@ def test_the_debian_package_installs_runs_and_goes_without_a_trace(packages: Pat
     check_debian_package(run_in_copy(Path("/"), packages, tmp_path / "copy", DEBIAN_PACKAGE))
 
 
-def test_the_wheel_installs_on_the_oldest_python(packages: Path, tmp_path: Path) -> None:
-    (wheel,) = packages.glob("*.whl")
+def test_the_wheel_installs_on_the_oldest_python(tmp_path: Path) -> None:
+    (wheel,) = build(tmp_path / "packages", "whl").iterdir()
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         metadata = archive.read(name).decode()
