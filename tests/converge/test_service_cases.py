@@ -62,7 +62,7 @@ def test_a_name_that_is_too_long_for_systemd_is_refused(root: Path) -> None:
 @pytest.mark.parametrize(
     ("properties", "fault"),
     [
-        ("{ensure: started}", "ensure: must be running or stopped, not 'started'"),
+        ("{ensure: started}", "ensure: must be running or stopped, not 'started' (did you mean 'running'?)"),
         ("{enable: maybe}", "enable: expected true or false, got the text 'maybe'"),
         ("{on_refresh: reboot}", "on_refresh: must be restart, reload or none, not 'reboot'"),
         ("{enabled: true}", "unknown key 'enabled' (did you mean 'enable'?)"),

@@ -69,11 +69,15 @@ def test_from_its_cache_it_starts_within_one_and_a_half_times_the_installed_prog
     (tmp_path / "cache").mkdir()
     run = ProgramRunner(sys.executable, program, tmp_path / "cache")
     installed, from_file, launcher = [], [], []
-    for _ in range(12):
+    # The least of several runs. On a loaded machine it takes more of them until one is undisturbed.
+    for number in range(60):
         installed.append(seconds_of(lambda: mainstay("facts")))
         from_file.append(seconds_of(lambda: run("facts")))
         launcher.append(seconds_of(lambda: run.launch("true")))
-    assert min(from_file) - min(launcher) < 1.5 * min(installed)
+        ratio = (min(from_file) - min(launcher)) / min(installed)
+        if number >= 10 and ratio < 1.5:
+            break
+    assert ratio < 1.5
 
 
 def seconds_of(act: Callable[[], subprocess.CompletedProcess[str]]) -> float:
