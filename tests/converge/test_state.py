@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from applying import GROUP, USER, Applied
+from mainstay.converge.host.state import Unusable
 from required_parts import need_root
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
@@ -77,6 +78,32 @@ def test_a_damaged_report_does_not_hide_others(
     assert (done.returncode, run_id in done.stdout) == (0, True)
     done = mainstay("history", "show", "2099")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_a_state_directory_of_a_newer_program_is_refused_before_any_change(
+    apply: Callable[..., Applied], root: Path, tmp_path: Path
+) -> None:
+    apply(manifest("a"))
+    number = tmp_path / "state" / "format"
+    assert number.read_text() == "1\n"
+    for newer in ("2\n", "10\n", "x\n"):
+        number.write_text(newer)
+        before = state_of(tmp_path / "state")
+        with pytest.raises(Unusable, match=r"newer mainstay.*knows 1; install the newer version"):
+            apply(manifest("b"))
+        assert (root / "trigger").read_text() == "a"
+        assert state_of(tmp_path / "state") == before
+    for lost in ("", "\0\0", "1\n"):
+        number.write_text(lost)
+        assert apply(manifest("a")).outcomes == ["stable", "stable"]
+        assert number.read_text() == "1\n"
+    number.unlink()
+    assert apply(manifest("a")).outcomes == ["stable", "stable"]
+    assert number.read_text() == "1\n"
+
+
+def state_of(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_a_state_directory_that_is_removed_during_a_run_loses_no_refresh(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import StopFlag
 
 DIRECTORY_MODE = 0o700
+# Of everything below the state directory. Raised when an older program would misread or damage what this one writes.
+FORMAT = 1
 TEMP_PREFIX = ".mainstay-"
 # Streams of this process, wherever they lead.
 OWN_STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
@@ -67,6 +69,8 @@ class StateDirectory:
                     os.chmod(os.path.join(self.path, *parts[:depth]), DIRECTORY_MODE)
         except OSError as error:
             raise self._unusable(error) from None
+        if parts and not self._is_checked:
+            self._require_private()
         return path
 
     def _require_private(self) -> None:
@@ -82,7 +86,35 @@ class StateDirectory:
         is_group_foreign = found.st_gid not in (0, os.getegid())
         if found.st_mode & modes.S_IWOTH or (found.st_mode & modes.S_IWGRP and is_group_foreign):
             self._close_to_others()
+        self._require_known_format()
         self._is_checked = True
+
+    def _require_known_format(self) -> None:
+        """Raises `Unusable` if a newer program wrote the directory. One without a number is of the first format."""
+        path = os.path.join(self.path, "format")
+        try:
+            with open(path, "rb") as file:
+                # A crash can leave an empty file, or zeros.
+                text = file.read(20).strip(b"\0\n")
+        except FileNotFoundError:
+            text = b""
+        except OSError as error:
+            raise self._unusable(error) from None
+        if not text:
+            self._write_format(path)
+        elif not text.isdigit() or int(text) > FORMAT:
+            found = text.decode("ascii", "replace")
+            raise Unusable(
+                f"the state directory {self.path} was written by a newer mainstay: its format is {found!r}, this program"
+                f" knows {FORMAT}; install the newer version, or set MAINSTAY_STATE_DIR to another directory"
+            )
+
+    def _write_format(self, path: str) -> None:
+        try:
+            self.write(path, f"{FORMAT}\n".encode())
+        except OSError:
+            # On a full or read-only file system; what needs the directory reports it.
+            return
 
     def _close_to_others(self) -> None:
         """Makes an open directory private, as a new tmpfs, unless another user already placed something in it."""
