@@ -181,3 +181,6 @@ def test_a_stored_secret_is_replaced_only_if_it_is_typed(
     consumer.post(path, fields, csrf=plan.csrf)
     done = scenario.complete(service)
     assert done["properties"]["password"] != service["properties"]["password"]
+    plan = submit(consumer, path, consumer.get(path), x__password="true")
+    consumer.post(path, fields_of(plan, step="place"), csrf=plan.csrf)
+    assert "password" not in scenario.complete(service)["properties"]

@@ -101,6 +101,20 @@ def test_a_secret_is_read_and_never_kept() -> None:
     assert "hunter2" not in repr(dict(posted.entries))
 
 
+def test_a_stored_secret_is_cleared_by_its_checkbox_unless_another_is_typed() -> None:
+    scope = scope_of({"a": SECRET, "b": {**SECRET, "required": True}}, {"a": "vault://1", "b": "vault://2"})
+    page = render(build_form(scope, initial_entries(scope)))
+    assert 'name="x.a"' in page
+    assert 'name="x.b"' not in page
+    assert post(scope).document == {}
+    cleared = post(scope, x__a="true", x__b="true")
+    assert cleared.document == {"a": None}
+    assert 'name="x.a" value="true" checked' in render(build_form(scope, cleared.entries))
+    assert post(scope, x__a="true", p__a="typed").document == {"a": "typed"}
+    new = scope_of({"a": SECRET})
+    assert 'name="x.a"' not in render(build_form(new, initial_entries(new)))
+
+
 @pytest.mark.parametrize(
     ("document", "name"),
     [

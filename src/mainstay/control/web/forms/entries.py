@@ -31,8 +31,8 @@ MAX_INITIAL_ENTRIES = 1_500
 # The form as a whole as one text in JSON.
 DOCUMENT = ROOT
 
-# Of values, of what was shown, of rows, and of choices between properties.
-PREFIXES = frozenset({"p.", "m.", "r.", "c."})
+# Of values, of what was shown, of rows, of choices between properties, and of cleared secrets.
+PREFIXES = frozenset({"p.", "m.", "r.", "c.", "x."})
 
 FormEntries = Mapping[str, str]
 

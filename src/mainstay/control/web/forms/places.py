@@ -35,6 +35,11 @@ def shown_name(name: str) -> str:
     return f"m{name[1:]}"
 
 
+def cleared_name(name: str) -> str:
+    """The checkbox that clears a stored secret, which an empty text keeps."""
+    return f"x{name[1:]}"
+
+
 def row_name(array: str, index: int) -> str:
     """The hidden entry of a row. Its value is the index of the stored item, or empty for a new row."""
     return f"r{array[1:]}.{index}"
@@ -139,6 +144,11 @@ class FormPlace:
             and not declared.holds_secret
             and (enumerated(declared) is not None or option_type(declared) is not None)
         )
+
+    @property
+    def can_clear_secret(self) -> bool:
+        """A stored secret that the service can be without. One in a row goes with its row."""
+        return self.hidden and self.before is not None and not self.declared.required and not self.is_row
 
     @property
     def hidden(self) -> bool:

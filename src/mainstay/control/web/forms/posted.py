@@ -30,6 +30,7 @@ from mainstay.control.web.forms.places import (
     FormScope,
     PlaceAccess,
     Structure,
+    cleared_name,
     exclusive_groups,
     root_members,
     row_name,
@@ -205,8 +206,9 @@ class _Reader:
 
     def read_secret(self, place: FormPlace) -> object:
         text = self.text_of(place.name) or ""
+        is_cleared = place.can_clear_secret and self.text_of(cleared_name(place.name)) == TICKED
         if not text:
-            return UNTOUCHED
+            return None if is_cleared else UNTOUCHED
         self.secrets.add(place.name)
         if place.declared.type is PropertyType.BOOLEAN:
             return {"true": True, "false": False}.get(text.strip(), text)
