@@ -107,7 +107,9 @@ class Watch:
         dialog.dismiss()
 
     def check(self) -> None:
-        assert not self.problems, "\n".join(self.problems)
+        """Forgets what it reports, for users who look at one page after the other."""
+        problems, self.problems = self.problems, []
+        assert not problems, "\n".join(problems)
 
 
 @dataclass

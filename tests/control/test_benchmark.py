@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from control_plane import find_postgresql, missing
+from torture import DATABASES_OF_LONG_TESTS
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", DATABASES_OF_LONG_TESTS)
 def test_the_quick_benchmark_loses_no_job_and_prints_every_line(database: str) -> None:
     if database == "postgresql" and find_postgresql() is None:
         missing("PostgreSQL", "there is no initdb on this machine")

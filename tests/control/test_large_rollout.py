@@ -16,7 +16,7 @@ from blueprint_samples import blueprint, push
 from control_plane import Client, Server, running, start
 from invariants import violations
 from scenario import Scenario, unique
-from torture import count_of
+from torture import DATABASES_OF_LONG_TESTS, count_of
 
 ENVIRONMENT = {"VAULT_ENCRYPTION_KEY": "78" * 32, "MAINSTAY_RATE_LIMIT": "0"}
 SERVICES = count_of(1000)
@@ -84,7 +84,7 @@ def wait_for(client: Client, path: str, *statuses: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", DATABASES_OF_LONG_TESTS)
 def test_a_large_roll_out_stops_and_is_resumed_to_its_end(
     tmp_path: Path, database: str, request: pytest.FixtureRequest
 ) -> None:

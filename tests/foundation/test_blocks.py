@@ -18,6 +18,7 @@ from mainstay.foundation.yaml import blocks
 from mainstay.foundation.yaml.composer import compose
 from mainstay.foundation.yaml.pure_parser import PureParser
 from mainstay.foundation.yaml.scalars import PlainScalar
+from torture import count_of
 
 ROOT = Path(__file__).parents[2]
 # Plain lines, lines that only look plain, and wrong lines.
@@ -160,7 +161,7 @@ def check(text: str) -> bool:
     return True
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=count_of(30_000), deadline=None)
 @given(texts())
 @example("k: |-\n    y\n  \n    # c\n")
 @example("c: |\n    \tq\nn: 1\n")

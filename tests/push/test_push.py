@@ -21,6 +21,8 @@ from push_hosts import OPERATOR, PASSWORD, PROGRAM, Fleet
 from torture import count_of
 
 Push = Callable[..., subprocess.CompletedProcess[str]]
+# Reversed: a host sees the files of this machine, and so this one.
+CANARY = "tsoh-eht-fo-yranac"[::-1]
 SITE = """
 data:
   motd: from the manifest
@@ -88,7 +90,7 @@ def test_a_push_applies_the_manifest_with_its_files_and_each_host_gets_its_own_d
     first, second = fleet.names[:2]
     inventory = {
         "hosts": {
-            first: {"data": {"motd": "from the host", "secret": "canary-of-the-host"}},
+            first: {"data": {"motd": "from the host", "secret": CANARY}},
             second: {"python": need_python("3.9")},
             **dict.fromkeys(fleet.names[2:]),
         },

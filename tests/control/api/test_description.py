@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
-from control_plane import Client, Server
+from control_plane import Client, Server, running
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.api.openapi import describe_api
 from sample_rows import SampleRows
+from torture import DATABASES_OF_LONG_TESTS, count_of
 
 # Bodies of other media types are arbitrary bytes.
 schemathesis.serializer.alias("application/gzip", "application/octet-stream")
@@ -32,12 +34,20 @@ def without_prefix_items(document: Any) -> Any:
     return found
 
 
+UNLIMITED = {"MAINSTAY_RATE_LIMIT": "0"}
 # A stream does not end.
 schema = schemathesis.openapi.from_dict(without_prefix_items(describe_api())).exclude(path="/api/v1/events/stream")
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 ENDPOINTS = {endpoint.path: endpoint for endpoint in all_endpoints()}
 # No admin: it could delete the rows that the next requests need.
 ROLES = itertools.cycle(("consumer", "agent", "provider"))
+
+
+@pytest.fixture(scope="module", params=DATABASES_OF_LONG_TESTS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    url = request.getfixturevalue("postgresql").new_database() if request.param == "postgresql" else None
+    with running(tmp_path_factory.mktemp("description") / "data", database_url=url, environment=UNLIMITED) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +61,9 @@ def check(case: Any, server: Server, client: Client) -> None:
 
 
 @schema.parametrize()
-@settings(max_examples=3, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=count_of(20), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
 def test_generated_requests_get_documented_responses(case: Any, server: Server, rows: SampleRows) -> None:
     """First as generated, by an admin; then with ids of existing rows, by the other roles in turn."""
     check(case, server, rows.clients["admin"])

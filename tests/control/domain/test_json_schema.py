@@ -15,6 +15,7 @@ from mainstay.control.domain.properties.compile import PLAIN_REFERENCE
 from mainstay.control.domain.properties.json_schema import export_json_schema
 from property_requests import faults, schema_of
 from seed_text import block
+from torture import count_of
 
 RELATIONS: list[list[dict[str, Any]]] = [
     [],
@@ -24,7 +25,7 @@ RELATIONS: list[list[dict[str, Any]]] = [
 
 
 @settings(
-    max_examples=250,
+    max_examples=count_of(2_500),
     deadline=None,
     derandomize=True,
     database=None,

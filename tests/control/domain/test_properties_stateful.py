@@ -15,6 +15,7 @@ from mainstay.control.domain.properties.engine import Accepted, Rejected
 from mainstay.control.domain.properties.traversal import secrets_in, without_secrets
 from mainstay.control.domain.values import equal
 from property_requests import StubLookups, evaluation_context, schema_of
+from torture import count_of
 
 ADDRESSES = tuple(f"10.0.0.{number}" for number in range(1, 40))
 
@@ -125,7 +126,7 @@ def check_permissions(
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=200,
+    max_examples=count_of(2_000),
     stateful_step_count=12,
     deadline=None,
     derandomize=True,

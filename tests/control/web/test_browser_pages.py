@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import PHONE_WIDTH, assert_accessible, assert_fits, assert_operable_by_keyboard, browser_user
+from browser import (
+    PHONE_WIDTH,
+    BrowserUser,
+    assert_accessible,
+    assert_fits,
+    assert_operable_by_keyboard,
+    browser_user,
+)
 from browser_session import WebSession, signed_in
 from control_plane import Server, running
 from mainstay.control.web.contract import WebPage
@@ -17,7 +24,7 @@ from scenario import Scenario, unique
 from web_samples import page_name, readable_pages, sample_urls
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 PAGES = readable_pages()
 
@@ -40,27 +47,43 @@ def admin_session(server: Server) -> WebSession:
     return signed_in(server.url, str(server.admin.token))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_an_admin_uses_the_page(
-    browser: Browser, server: Server, rows: SampleRows, admin_session: WebSession, page: WebPage
-) -> None:
+@pytest.fixture(scope="module")
+def admin_tab(browser: Browser, server: Server, admin_session: WebSession) -> Iterator[tuple[BrowserUser, Page]]:
+    """One tab for all pages: a new one costs as much as the page."""
     with browser_user(browser, server.url) as user:
-        if page.access is not None:
-            user.adopt(admin_session)
-        for number, url in enumerate(sample_urls(page, rows)):
-            shown = user.new_page()
-            reply = shown.goto(f"{server.url}{url}")
-            assert reply is not None
-            if not reply.headers["content-type"].startswith("text/html"):
-                continue
-            assert shown.title()
-            assert shown.locator("h1").count() == 1
-            assert_fits(shown)
-            # The look does not depend on the database.
-            if server.database_url is None:
-                assert_accessible(shown)
-                if number == 0:
-                    assert_operable_by_keyboard(shown)
+        user.adopt(admin_session)
+        yield user, user.new_page()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.access is not None], ids=page_name)
+def test_an_admin_uses_the_page(
+    admin_tab: tuple[BrowserUser, Page], rows: SampleRows, server: Server, page: WebPage
+) -> None:
+    user, shown = admin_tab
+    use_page(shown, server, page, rows)
+    user.watch.check()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.access is None], ids=page_name)
+def test_a_visitor_uses_the_page(browser: Browser, rows: SampleRows, server: Server, page: WebPage) -> None:
+    with browser_user(browser, server.url) as user:
+        use_page(user.new_page(), server, page, rows)
+
+
+def use_page(shown: Page, server: Server, page: WebPage, rows: SampleRows) -> None:
+    for number, url in enumerate(sample_urls(page, rows)):
+        reply = shown.goto(f"{server.url}{url}")
+        assert reply is not None
+        if not reply.headers["content-type"].startswith("text/html"):
+            continue
+        assert shown.title()
+        assert shown.locator("h1").count() == 1
+        assert_fits(shown)
+        # The look does not depend on the database.
+        if server.database_url is None:
+            assert_accessible(shown)
+            if number == 0:
+                assert_operable_by_keyboard(shown)
 
 
 def test_a_person_signs_in_and_out(browser: Browser, server: Server, scenario: Scenario) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import assert_cells_contain_their_text, assert_fits, browser_user
+from browser import BrowserUser, assert_cells_contain_their_text, assert_fits, browser_user
 from browser_session import WebSession, signed_in
 from control_plane import Server, running
 from hostile_rows import RENDERED, HostileRows
@@ -19,7 +19,7 @@ from web_markup import HOSTILE, unsafe_markup
 from web_samples import page_name, readable_pages, sample_urls
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 PAGES = [page for page in readable_pages() if page.access is not None]
 # Pages list and cut; a page that shows everything of a large row would be of no use.
@@ -84,14 +84,23 @@ def test_the_list_of_services_shows_the_hostile_name(planes: HostilePlanes, data
     assert HOSTILE not in text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_a_browser_runs_nothing_of_it(browser: Browser, planes: HostilePlanes, page: WebPage) -> None:
+@pytest.fixture(scope="module")
+def admin_tab(browser: Browser, planes: HostilePlanes) -> Iterator[tuple[BrowserUser, Page]]:
+    """One tab for all pages: a new one costs as much as the page."""
     plane = planes.on("sqlite")
     with browser_user(browser, plane.server.url) as user:
         user.adopt(plane.sessions["admin"])
-        for url in sample_urls(page, plane.rows):
-            shown = user.new_page()
-            shown.goto(f"{plane.server.url}{url}")
-            assert shown.locator("x-hostile").count() == 0
-            assert_cells_contain_their_text(shown)
-            assert_fits(shown)
+        yield user, user.new_page()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_a_browser_runs_nothing_of_it(
+    admin_tab: tuple[BrowserUser, Page], planes: HostilePlanes, page: WebPage
+) -> None:
+    (user, shown), plane = admin_tab, planes.on("sqlite")
+    for url in sample_urls(page, plane.rows):
+        shown.goto(f"{plane.server.url}{url}")
+        assert shown.locator("x-hostile").count() == 0
+        assert_cells_contain_their_text(shown)
+        assert_fits(shown)
+    user.watch.check()

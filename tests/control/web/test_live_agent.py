@@ -14,6 +14,7 @@ from bridge import bridge_on, new_type_name, write_blueprint
 from browser import browser_user
 from browser_session import signed_in
 from control_plane import running
+from torture import DATABASES_OF_LONG_TESTS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -36,7 +37,7 @@ resources:
 """
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", DATABASES_OF_LONG_TESTS)
 def test_a_page_follows_the_work_of_a_real_agent(
     browser: Browser, tmp_path: Path, request: pytest.FixtureRequest, database: str
 ) -> None:
