@@ -23,6 +23,8 @@ class CountingProxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
+                # As the database does; otherwise answers in several pieces wait for an acknowledgement.
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(str(self._target))
                 threading.Thread(target=self._forward_requests, args=(client, server), daemon=True).start()
