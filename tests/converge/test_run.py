@@ -728,5 +728,5 @@ def test_a_dry_run_writes_only_into_the_state_directory(apply: Apply, root: Path
     assert done.report.outputs is None
     assert fingerprint(root) == before
     state = Path(os.environ["MAINSTAY_STATE_DIR"])
-    assert sorted(path.name for path in state.iterdir()) == ["history"]
+    assert sorted(path.name for path in state.iterdir()) == ["format", "history"]
     assert list((state / "manifests").glob("*/*")) == []
