@@ -282,10 +282,8 @@ class ResourceReader:
             attribute = entry.alias_of or key
             if key != attribute and attribute in merged:
                 second = max(key, attribute, key=list(merged).index)
-                there = self.place(second, properties, path, defaults_path)
-                self.faults.add(
-                    there, f"{prefix}{key} and {attribute} are the same property; keep {attribute}", at_key=True
-                )
+                message = f"{prefix}{key} and {attribute} are the same property; keep {attribute}"
+                self.faults.add(self.place(second, properties, path, defaults_path), message, at_key=True)
             self.values.private = entry.is_hidden(sensitive=is_sensitive) or entry.hidden_parts is not None
             value = self.read_property(key, entry, node, given, where, prefix)
             if value is not None:
