@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from mainstay.blueprints.throw_away_host import SEARCH_PATH, SystemdHost, why_unavailable
+from mainstay.converge.host.throw_away_host import SEARCH_PATH, SystemdHost, why_unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 

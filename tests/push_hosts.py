@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from mainstay.blueprints.throw_away_host import SystemdHost, is_visible_in_host, why_unavailable
+from mainstay.converge.host.throw_away_host import SystemdHost, is_visible_in_host, why_unavailable
 from required_parts import need, need_part
 
 PROGRAM = Path(sys.executable).with_name("mainstay")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from control_plane import running
-from mainstay.blueprints.throw_away_host import why_unavailable
+from mainstay.converge.host.throw_away_host import why_unavailable
 from required_parts import need
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.blueprints.throw_away_host import SystemdHost, is_visible_in_host, why_unavailable
+from mainstay.converge.host.throw_away_host import SystemdHost, is_visible_in_host, why_unavailable
 from required_parts import need
 
 PROGRAM = Path(sys.executable).with_name("mainstay")

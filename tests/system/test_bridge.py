@@ -13,7 +13,7 @@ import pytest
 
 from bridge import LIFECYCLE, Bridge, wait_until, write_blueprint
 from control_plane import Server, running
-from mainstay.blueprints.throw_away_host import GATEWAY
+from mainstay.converge.host.throw_away_host import GATEWAY
 from scenario import Scenario
 from system.conftest import PROGRAM, ManagedHost
 

@@ -165,7 +165,7 @@ def _check_one(directory: str, *, quiet: bool) -> tuple[int, dict[str, Any]]:
 
 
 def _test(arguments: argparse.Namespace) -> int:
-    from mainstay.blueprints.throw_away_host import why_unavailable
+    from mainstay.converge.host.throw_away_host import why_unavailable
 
     directory = _require_directory(arguments.directory)
     place = arguments.on
@@ -186,7 +186,7 @@ def _test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> i
     from pathlib import Path
 
     import mainstay
-    from mainstay.blueprints.throw_away_host import HostError, SystemdHost, is_visible_in_host
+    from mainstay.converge.host.throw_away_host import HostError, SystemdHost, is_visible_in_host
 
     blueprint = Path(directory).resolve()
     needed = {blueprint, Path(mainstay.__file__).parents[1].resolve(), Path(sys.prefix), Path(sys.base_prefix)}

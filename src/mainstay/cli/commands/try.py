@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from mainstay.blueprints.throw_away_host import SystemdHost
     from mainstay.converge.host.layer_changes import LayerEntry, TreeChange
+    from mainstay.converge.host.throw_away_host import SystemdHost
     from mainstay.converge.manifest.resolve import Manifest
 
 SUMMARY = "apply a manifest twice on a throw-away host"
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.blueprints.throw_away_host import HostError, SystemdHost, remove_dead_hosts, why_unavailable
+    from mainstay.converge.host.throw_away_host import HostError, SystemdHost, remove_dead_hosts, why_unavailable
 
     if os.geteuid() != 0:
         raise CommandRefused("`mainstay try` boots a throw-away host, which needs root: run it as root")
@@ -96,7 +96,7 @@ def _binds(path: str, arguments: argparse.Namespace) -> list[Path]:
     """What the host needs and would not see, such as files below /tmp or on another file system."""
     from pathlib import Path
 
-    from mainstay.blueprints.throw_away_host import is_visible_in_host
+    from mainstay.converge.host.throw_away_host import is_visible_in_host
 
     folders = [os.path.dirname(path), sys.prefix, sys.base_prefix, *(each for each in sys.path if each)]
     files = [each for name in ("data", "values", "facts") for each in getattr(arguments, name)]
