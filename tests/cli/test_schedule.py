@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from mainstay.cli.main import load_command, make_parser
 from mainstay.cli.schedule_units import Schedule, calendar_times, nearest_intervals, read_timer, timer_text
 from mainstay.cli.unit_words import quoted_word
 from required_parts import need_program
@@ -61,7 +62,7 @@ def test_a_word_of_a_unit_is_one_line_and_one_word(path: str) -> None:
 
 
 def test_a_timer_names_its_manifest_and_a_foreign_one_none() -> None:
-    schedule = Schedule("web", '/srv/a "b" \\', "30m", None)
+    schedule = Schedule("web", '/srv/a "b" \\', "30m", None, ["--data", "/srv/c\\"])
     text = timer_text(schedule, ["*-*-* *:00/30:00"], 0.0)
     first, _, rest = text.partition("\n")
     assert not first.endswith("\\")
@@ -69,6 +70,10 @@ def test_a_timer_names_its_manifest_and_a_foreign_one_none() -> None:
     found = read_timer("web", text)
     assert found is not None
     assert (found.manifest, found.every, found.splay) == (schedule.manifest, "30m", None)
+    assert found.options == ["--data", "/srv/c\\"]
+    earlier = read_timer("web", '# mainstay schedule: {"manifest": "/x", "every": "1h", "splay": null}\n')
+    assert earlier is not None
+    assert earlier.options == []
     for other in (
         "",
         "[Timer]\n",
@@ -77,3 +82,13 @@ def test_a_timer_names_its_manifest_and_a_foreign_one_none() -> None:
         "# mainstay schedule: x\n",
     ):
         assert read_timer("web", other) is None
+
+
+def test_every_option_of_apply_is_taken_or_refused_with_a_reason() -> None:
+    """A new option of `apply` must be one or the other: add it to `_add_run_options` or `NOT_SCHEDULED`."""
+    options = {}
+    for name in ("apply", "schedule"):
+        command = load_command(name)
+        assert command is not None
+        options[name] = {word for action in make_parser(name, command)._actions for word in action.option_strings}
+    assert options["apply"] - options["schedule"] == set()

@@ -18,6 +18,7 @@ UNITS = "/etc/systemd/system/mainstay-apply-*"
 MANIFEST = (
     "- file:\n    - /srv/PLACE:\n        {ensure: present, content: x, owner: root, group: root, mode: '0600'}\n"
 )
+SECRET = "hunter2-correct-horse"
 ODD = "/srv/a b%n$HOME'\"{{ 7 }};\\"
 
 
@@ -100,6 +101,101 @@ def test_a_scheduled_manifest_runs_at_its_times_until_it_is_removed(shared_host:
     assert host.shell(f"ls {UNITS} /var/lib/systemd/timers/*mainstay-apply* 2>/dev/null | wc -l") == "0\n"
     assert host.shell("systemctl list-unit-files 'mainstay-apply-*' --no-legend | wc -l") == "0\n"
     assert "There is no schedule." in schedule(host).stdout
+
+
+def test_the_options_of_runs_reach_them_and_values_come_from_files_only(shared_host: ManagedHost) -> None:
+    host = shared_host
+    resource = "{ensure: present, content: \"CONTENT\", owner: root, group: root, mode: '0600', tags: [TAG]}"
+    text = "{{ lookup('data.word') }} {{ lookup('more.word') }} {{ lookup('facts.word') }}"
+    tagged = resource.replace("CONTENT", text).replace("TAG", "one")
+    other = resource.replace("CONTENT", "x").replace("TAG", "two")
+    host.machine.write(
+        "/srv/run options/run.yaml",
+        f"data: {{word: none}}\nresources:\n- file:\n    - /srv/tagged: {tagged}\n    - /srv/other-tag: {other}\n",
+    )
+    files = {"data": f"word: {SECRET}\n", "values": "more: {word: b}\n", "facts": "word: c\n"}
+    for name, content in files.items():
+        host.machine.write(f"/srv/run options/{name}.yaml", content, mode=0o600)
+    # Relative paths, as typed: the unit runs in another directory.
+    done = host.machine.run(
+        "sh",
+        "-c",
+        f"cd '/srv/run options' && {PROGRAM} schedule run.yaml --every 1h --data data.yaml --values values.yaml"
+        " --facts facts.yaml --tag one --lock-wait 5m -v",
+    )
+    assert done.returncode == 0, done
+    shown = host.shell("systemctl cat mainstay-apply-run.service mainstay-apply-run.timer")
+    assert SECRET not in done.stdout + done.stderr + shown
+    host.shell("systemctl start mainstay-apply-run")
+    assert host.shell("cat /srv/tagged") == f"{SECRET} b c"
+    assert host.shell("test -e /srv/other-tag || echo absent") == "absent\n"
+    assert listed(host)["run"]["options"] == [
+        *("--data", "/srv/run options/data.yaml", "--values", "/srv/run options/values.yaml"),
+        *("--facts", "/srv/run options/facts.yaml", "--tag=one", "--lock-wait", "5m", "--verbose"),
+    ]
+    # Files are read in every run.
+    host.shell("echo 'word: later' >'/srv/run options/data.yaml'; systemctl start mainstay-apply-run")
+    assert host.shell("cat /srv/tagged") == "later b c"
+
+    manifest = "/srv/run options/run.yaml"
+    given = [f"--{name}=/srv/run options/{name}.yaml" for name in files]
+    for option, message in [
+        (
+            f"--set=word={SECRET}",
+            "--set cannot be scheduled: every user can read the value in the unit; write it into",
+        ),
+        (
+            f"--fact=word={SECRET}",
+            "a file that only root can read, such as /etc/mainstay/NAME.yaml, and give that with",
+        ),
+        ("--diff", "the journal, which users other than root may read"),
+        ("--tag=tow", "no resource has the tag 'tow' (did you mean 'two'?)"),
+        ("--lock-wait=soon", "--lock-wait: "),
+        ("--data=/srv/missing.yaml", "/srv/missing.yaml"),
+    ]:
+        found = refused(host, manifest, "--every", "1h", *given, option)
+        assert message in found
+        assert SECRET not in found
+    host.shell("chown daemon '/srv/run options/values.yaml'")
+    assert "/srv/run options/values.yaml would decide what root does, but" in refused(
+        host, manifest, "--every", "1h", *given
+    )
+    assert schedule(host, "--remove", "run").returncode == 0
+
+
+def test_a_program_that_the_sandbox_of_the_unit_hides_is_refused_at_once(shared_host: ManagedHost) -> None:
+    """Units of agents and schedules have no sandbox of ours, but operators add one with `systemctl edit`."""
+    host = shared_host
+    host.machine.write("/srv/hidden/hidden.yaml", MANIFEST.replace("PLACE", "x"))
+    enrolment = {"url": "http://127.0.0.1:1", "agentId": "x", "token": "x", "insecure": True}
+    host.machine.write("/srv/hidden/agent.json", json.dumps(enrolment), mode=0o600)
+    host.shell(
+        f"mkdir -p /tmp/place /home/place; for n in /tmp/place /home/place; do ln -s {PROGRAM} $n/mainstay; done"
+    )
+    commands = {
+        "mainstay-apply-hidden.service": ("schedule", "/srv/hidden/hidden.yaml", "--every", "1h", "--noop"),
+        "mainstay-agent.service": ("agent", "install", "--config", "/srv/hidden/agent.json", "--noop"),
+    }
+    for unit, words in commands.items():
+        found = host.machine.run("/tmp/place/mainstay", *words)
+        assert found.returncode == 0, found
+        assert f"warning: {unit} fails once /tmp/place/mainstay is removed" in found.stderr
+        drop_in = f"/etc/systemd/system/{unit}.d/override.conf"
+        for place, setting, directory in [
+            ("/tmp", "PrivateTmp=yes", "/tmp"),
+            ("/home", "ProtectHome=tmpfs", "/home"),
+        ]:
+            host.machine.write(drop_in, f"[Service]\n{setting}\n")
+            done = host.machine.run(f"{place}/place/mainstay", *words)
+            assert (done.returncode, done.stdout) == (2, ""), done
+            assert done.stderr == (
+                f"mainstay: {unit} could not run {place}/place/mainstay: {setting} in {drop_in} hides {directory} from it;"
+                " install mainstay where every unit can read it, such as /opt, and run this command from there\n"
+            )
+        host.machine.write(drop_in, "[Service]\nPrivateTmp=yes\nPrivateTmp=no\nProtectHome=read-only\n")
+        assert host.machine.run("/tmp/place/mainstay", *words).returncode == 0
+        host.shell(f"rm -r /etc/systemd/system/{unit}.d")
+    host.shell("rm -r /tmp/place /home/place")
 
 
 def test_the_commands_of_the_guide_print_the_documented_output(shared_host: ManagedHost) -> None:

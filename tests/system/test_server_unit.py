@@ -23,6 +23,17 @@ def test_the_server_is_installed_sandboxed_restarted_and_removed(new_host: Manag
     assert "Would have" in host.shell(f"{program} --noop")
     assert host.shell(f"test -e {UNIT} || echo absent") == "absent\n"
 
+    # The sandbox would hide this program from the unit.
+    for place in ("/tmp", "/var/tmp"):
+        host.shell(f"ln -s {PROGRAM} {place}/mainstay")
+        done = host.machine.run(f"{place}/mainstay", "server", "install")
+        assert (done.returncode, done.stdout) == (2, ""), done
+        assert done.stderr.startswith(
+            f"mainstay: mainstay-server.service could not run {place}/mainstay: PrivateTmp=yes in mainstay-server.service"
+            f" hides {place} from it; install mainstay where"
+        )
+    assert host.shell(f"test -e {UNIT} || echo absent") == "absent\n"
+
     output = host.shell(program)
     assert "/var/lib/mainstay-server/admin.token" in output
     # Type=notify: the start returns when the server answers.

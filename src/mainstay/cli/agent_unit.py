@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from mainstay.foundation.yaml.scalars import Node
 
-UNIT_PATH = "/etc/systemd/system/mainstay-agent.service"
+NAME = "mainstay-agent.service"
+UNIT_PATH = f"/etc/systemd/system/{NAME}"
 # TimeoutStopSec: on SIGTERM the agent finishes the current resource, which may be a long command.
 # KillMode=process: processes that commands left running stay alive.
 UNIT = """\
@@ -45,6 +46,7 @@ def install(arguments: argparse.Namespace) -> int:
     from mainstay.cli.commands.agent import check_trust
     from mainstay.cli.local_run import exit_on_faults
     from mainstay.cli.unit_installation import apply_units, running_unit, unit_file
+    from mainstay.cli.unit_sandbox import refuse_hidden_program, warn_of_temporary_program
 
     place = os.path.abspath(arguments.config or default_path(os.environ))
     try:
@@ -56,6 +58,8 @@ def install(arguments: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise CommandRefused("`mainstay agent install` creates a systemd system unit: run it as root")
     content = UNIT.format(command=" ".join(quoted_word(word) for word in _command(arguments, place)))
+    refuse_hidden_program(NAME, content)
+    warn_of_temporary_program(NAME)
     document: Node = [
         {"file": [unit_file(UNIT_PATH, content)]},
         {"service": [running_unit("mainstay-agent", [UNIT_PATH])]},

@@ -53,15 +53,16 @@ WantedBy=timers.target
 
 
 class Schedule:
-    """One schedule. `every` and `splay` are as typed."""
+    """One schedule. `every` and `splay` are as typed; `options` are words of `mainstay apply`."""
 
-    __slots__ = ("every", "manifest", "name", "splay")
+    __slots__ = ("every", "manifest", "name", "options", "splay")
 
-    def __init__(self, name: str, manifest: str, every: str, splay: str | None) -> None:
+    def __init__(self, name: str, manifest: str, every: str, splay: str | None, options: Sequence[str] = ()) -> None:
         self.name = name
         self.manifest = manifest
         self.every = every
         self.splay = splay
+        self.options = list(options)
 
     @property
     def service(self) -> str:
@@ -115,7 +116,7 @@ def _shown_minutes(minutes: int) -> str:
 
 
 def service_text(schedule: Schedule, program: Sequence[str]) -> str:
-    command = " ".join(quoted_word(word) for word in (*program, "apply", schedule.manifest))
+    command = " ".join(quoted_word(word) for word in (*program, "apply", schedule.manifest, *schedule.options))
     return SERVICE.format(name=schedule.name, command=command)
 
 
@@ -123,7 +124,14 @@ def timer_text(schedule: Schedule, times: Sequence[str], splay_seconds: float) -
     from json import dumps
 
     # ASCII, and never a line break or a backslash at its end.
-    header = dumps({"manifest": schedule.manifest, "every": schedule.every, "splay": schedule.splay})
+    header = dumps(
+        {
+            "manifest": schedule.manifest,
+            "every": schedule.every,
+            "splay": schedule.splay,
+            "options": schedule.options,
+        }
+    )
     return TIMER.format(
         header=f"{HEADER}{header}",
         name=schedule.name,
@@ -142,6 +150,8 @@ def read_timer(name: str, text: str) -> Schedule | None:
         return None
     try:
         found = loads(first[len(HEADER) :])
-        return Schedule(name, str(found["manifest"]), str(found["every"]), found["splay"])
-    except (ValueError, KeyError, TypeError):
+        # Timers of earlier versions have no options.
+        options = [str(word) for word in found.get("options", ())]
+        return Schedule(name, str(found["manifest"]), str(found["every"]), found["splay"], options)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.unit_words import program_words, quoted_word
@@ -108,9 +107,11 @@ def install(arguments: argparse.Namespace) -> int:
 
 def _installation(arguments: argparse.Namespace) -> Node:
     from mainstay.cli.unit_installation import running_unit, unit_file
+    from mainstay.cli.unit_sandbox import refuse_hidden_program
 
-    unit = unit_file(UNIT_PATH, _unit_text(arguments))
-    return [{"file": [unit]}, {"service": [running_unit(NAME, [UNIT_PATH])]}]
+    text = _unit_text(arguments)
+    refuse_hidden_program(f"{NAME}.service", text)
+    return [{"file": [unit_file(UNIT_PATH, text)]}, {"service": [running_unit(NAME, [UNIT_PATH])]}]
 
 
 def _removal() -> Node:
@@ -192,7 +193,9 @@ def _refuse_unreadable_certificate() -> None:
 
 def _protect_home() -> str:
     """Home directories are hidden, unless the program is in one. Raises if the user of the unit cannot reach it."""
-    places = {os.path.realpath(place) for place in (sys.argv[0], sys.executable, sys.prefix, sys.base_prefix)}
+    from mainstay.cli.unit_sandbox import HOMES, is_below, program_places
+
+    places = program_places()
     for place in places:
         closed = next((each for each in _parents(place) if not os.stat(each).st_mode & 0o001), None)
         if closed is not None:
@@ -200,8 +203,7 @@ def _protect_home() -> str:
                 f"the server runs as a user of its own, which cannot enter {closed} to run {place}; install mainstay where"
                 " every user can read it, such as /opt"
             )
-    homes = ("/home/", "/root/", "/run/user/")
-    return "read-only" if any(place.startswith(homes) for place in places) else "yes"
+    return "read-only" if any(is_below(place, HOMES) for place in places) else "yes"
 
 
 def _parents(path: str) -> list[str]:

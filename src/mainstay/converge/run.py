@@ -371,7 +371,7 @@ def _resolve_text(session: Session, text: ManifestText) -> Manifest:
 def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
     request, host, state = session.request, session.host, session.state
     options = request.options
-    _refuse_unknown_tags(manifest, options)
+    refuse_unknown_tags(manifest, options)
     subscriptions = {
         resource.key_of(resource.id): [resource.key_of(trigger) for trigger in resource.subscribe]
         for resource in manifest.resources
@@ -440,7 +440,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         lock.release()
 
 
-def _refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
+def refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
     """Raises `DoesNotLoad` for a misspelt `--tag`, which would skip everything and look like success."""
     if not options.tags:
         return

@@ -1,18 +1,19 @@
 """Applies a manifest at regular times, as root, by a systemd timer. Without arguments, lists the schedules.
 
-mainstay schedule site.yaml --every 30m --splay 5m
+mainstay schedule site.yaml --every 30m --splay 5m --data /etc/mainstay/site.data.yaml
 mainstay schedule --remove site
 
 Times are those of the clock: every 30m means at :00 and :30, plus a delay of at most --splay that each host keeps. A
 time missed while the host was off is made up for after the boot. The same name again replaces the schedule. Refused if
-a user other than root can change the manifest, a manifest that it applies, their directories, or the program.
+a user other than root can change the manifest, a manifest that it applies, their directories, files of --data, --values
+or --facts, or the program. Values are given by files only, because every user can read a unit.
 `journalctl -u mainstay-apply-NAME` and `mainstay history` show the runs."""
 
 from __future__ import annotations
 
 import os
 
-from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, print_json
+from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, print_json, value_layers
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.schedule_units import (
     PREFIX,
@@ -41,6 +42,18 @@ TIMER_PROPERTIES = "ActiveState,NextElapseUSecRealtime,LastTriggerUSec"
 QUERY_SECONDS = 60
 LARGEST_TIMER_BYTES = 64 * 1024
 LOCKED_STATUS = "3"
+VALUE_FILES = ("data", "values", "facts")
+IN_A_FILE = "write it into a file that only root can read, such as /etc/mainstay/NAME.yaml, and give that with"
+# Options of `mainstay apply` that a schedule does not take, each with the reason and the way out. No value is shown.
+NOT_SCHEDULED = {
+    "set": f"every user can read the value in the unit; {IN_A_FILE} --data",
+    "fact": f"every user can read the value in the unit; {IN_A_FILE} --facts",
+    "diff": "diffs would stay in the journal, which users other than root may read; run `mainstay apply --diff` by hand",
+    "report": "all runs would write the same file; `mainstay history` keeps the report of every run",
+    "detailed_exitcodes": "systemd would take a run that changed something for a failure; `mainstay history` shows changes",
+    "sha256": "it belongs to a URL, which cannot be scheduled; download the bundle to a file of root and schedule that",
+    "ca_file": "it belongs to a URL, which cannot be scheduled; download the bundle to a file of root and schedule that",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,10 +70,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--remove", metavar="NAME", help="remove a schedule; a run in progress goes on to its end")
     parser.add_argument("--noop", action="store_true", help="show what would change, change nothing")
     parser.add_argument("--json", action="store_true", help="print the list as one JSON document")
+    _add_run_options(parser)
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `mainstay apply`. Those that are refused are known too: only so the reason can be given."""
+    from argparse import SUPPRESS
+
+    group = parser.add_argument_group("runs")
+    for name, help_text in (
+        ("data", "data that overrides the manifest's data (YAML or JSON); read in every run"),
+        ("values", "additional roots for lookups, one per top-level key; read in every run"),
+        ("facts", "facts that override the host's facts; read in every run"),
+    ):
+        group.add_argument(f"--{name}", metavar="FILE", action="append", default=[], help=help_text)
+    group.add_argument("--tag", metavar="TAG", action="append", default=[], help="only resources with this tag")
+    group.add_argument(
+        "--lock-wait", metavar="DURATION", help="how long a run waits for another run of this manifest, such as 5m"
+    )
+    group.add_argument("--monitor-only", action="store_true", help="run only the health checks")
+    group.add_argument("-v", "--verbose", action="store_true", help="also write stable resources to the journal")
+    for name in ("set", "fact"):
+        parser.add_argument(f"--{name}", action="append", default=[], help=SUPPRESS)
+    for name in ("report", "sha256", "ca-file"):
+        parser.add_argument(f"--{name}", help=SUPPRESS)
+    for name in ("diff", "detailed-exitcodes"):
+        parser.add_argument(f"--{name}", action="store_true", help=SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    given = [f"--{name}" for name in ("every", "splay", "name") if getattr(arguments, name) is not None]
+    for name, reason in NOT_SCHEDULED.items():
+        if getattr(arguments, name) not in (None, False, []):
+            raise CommandRefused(f"--{name.replace('_', '-')} cannot be scheduled: {reason}")
+    given = [f"--{name}" for name in ("every", "splay", "name", "lock_wait") if getattr(arguments, name) is not None]
+    given += [f"--{name}" for name in (*VALUE_FILES, "tag", "monitor_only", "verbose") if getattr(arguments, name)]
+    given = [option.replace("_", "-") for option in given]
     if arguments.manifest is None and given:
         raise CommandRefused(f"{given[0]} needs a MANIFEST: `mainstay schedule MANIFEST --every 30m`")
     if arguments.remove is not None and arguments.manifest is not None:
@@ -77,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 # ---- adding ----
 def _add(arguments: argparse.Namespace) -> int:
     from mainstay.cli.unit_installation import UNIT_DIRECTORY, apply_units, running_unit, unit_file
+    from mainstay.cli.unit_sandbox import refuse_hidden_program, warn_of_temporary_program
     from mainstay.cli.unit_words import program_words
 
     if arguments.every is None:
@@ -90,13 +135,17 @@ def _add(arguments: argparse.Namespace) -> int:
     if splay_seconds >= interval:
         raise CommandRefused(f"--splay {arguments.splay} must be shorter than --every {arguments.every}")
     manifest = _manifest_path(arguments.manifest)
-    schedule = Schedule(_name_of(arguments, manifest), manifest, arguments.every, arguments.splay)
+    name = _name_of(arguments, manifest)
+    schedule = Schedule(name, manifest, arguments.every, arguments.splay, _run_options(arguments))
     _refuse_foreign_unit(schedule, is_named=arguments.name is not None)
     program = program_words()
-    _refuse_untrusted(manifest, program)
+    _refuse_untrusted(manifest, arguments, program)
+    text = service_text(schedule, program)
+    refuse_hidden_program(schedule.service, text)
+    warn_of_temporary_program(schedule.service)
     service, timer = (f"{UNIT_DIRECTORY}/{unit}" for unit in (schedule.service, schedule.timer))
     document: Node = [
-        {"file": [unit_file(service, service_text(schedule, program))]},
+        {"file": [unit_file(service, text)]},
         {"file": [unit_file(timer, timer_text(schedule, times, splay_seconds))]},
         {"service": [running_unit(schedule.timer, [timer])]},
     ]
@@ -117,6 +166,11 @@ def _manifest_path(written: str) -> str:
         raise CommandRefused("standard input cannot be scheduled; write the manifest to a file")
     if is_url(written):
         raise CommandRefused("a URL cannot be scheduled; download the bundle to a file of root and schedule that")
+    return _unit_path(written)
+
+
+def _unit_path(written: str) -> str:
+    """An absolute path that a unit can name."""
     path = os.path.abspath(written)
     try:
         path.encode()
@@ -125,6 +179,22 @@ def _manifest_path(written: str) -> str:
     if any(character < " " or character == "\x7f" for character in path):
         raise CommandRefused(f"{path} contains control characters; rename it")
     return path
+
+
+def _run_options(arguments: argparse.Namespace) -> list[str]:
+    """The options of the runs, as words of `mainstay apply`."""
+    words: list[str] = []
+    for name in VALUE_FILES:
+        for file in getattr(arguments, name):
+            words += [f"--{name}", _unit_path(file)]
+    for tag in arguments.tag:
+        # One word: a tag may begin with a dash.
+        words.append(f"--tag={tag}")
+    if arguments.lock_wait is not None:
+        _seconds(arguments.lock_wait, "--lock-wait")
+        words += ["--lock-wait", arguments.lock_wait]
+    words += ["--monitor-only"] if arguments.monitor_only else []
+    return [*words, "--verbose"] if arguments.verbose else words
 
 
 def _name_of(arguments: argparse.Namespace, manifest: str) -> str:
@@ -174,15 +244,18 @@ def _read_unit(unit: str) -> str | None:
         raise CommandRefused(f"cannot read {UNIT_DIRECTORY}/{unit}: {error.strerror}") from None
 
 
-def _refuse_untrusted(manifest: str, program: list[str]) -> None:
-    """Raises unless the manifest loads and only root can change what the timer will run."""
+def _refuse_untrusted(manifest: str, arguments: argparse.Namespace, program: list[str]) -> None:
+    """Raises unless the manifest loads with its values, and only root can change what the timer will run."""
     from importlib.util import find_spec
 
+    from mainstay.converge.apply import Options
     from mainstay.converge.host.other_writers import why_program_untrusted, why_untrusted
-    from mainstay.converge.run import RunRequest, load
+    from mainstay.converge.run import RunRequest, load, refuse_unknown_tags
 
+    options = Options(tags=arguments.tag)
     with exit_on_faults(as_json=False):
-        session, loaded = load(RunRequest(manifest))
+        session, loaded = load(RunRequest(manifest, options=options, **value_layers(arguments)))
+        refuse_unknown_tags(loaded, options)
     paths = [manifest]
     if session.host.bundle is None:
         children = (resource.child.chain[-1] for resource in loaded.resources if resource.child is not None)
@@ -192,6 +265,12 @@ def _refuse_untrusted(manifest: str, program: list[str]) -> None:
         if reason is not None:
             raise CommandRefused(
                 f"{path} would run as root, but {reason}; change owner and mode, or use another place"
+            )
+    for path in (_unit_path(file) for name in VALUE_FILES for file in getattr(arguments, name)):
+        reason = why_untrusted(path)
+        if reason is not None:
+            raise CommandRefused(
+                f"{path} would decide what root does, but {reason}; change owner and mode, or use another place"
             )
     specs = [find_spec(name) for name in ("mainstay", "yaml", "jinja2", "markupsafe")]
     packages = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
@@ -265,6 +344,7 @@ def _row(schedule: Schedule, timer: dict[str, str], service: dict[str, str]) -> 
         "manifest": schedule.manifest,
         "every": schedule.every,
         "splay": schedule.splay,
+        "options": schedule.options,
         "active": timer["ActiveState"] == "active",
         "next_run": _time_of(timer["NextElapseUSecRealtime"]),
         "last_run": _time_of(timer["LastTriggerUSec"]) or _time_of(service["ExecMainExitTimestamp"]),
