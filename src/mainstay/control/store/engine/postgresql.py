@@ -40,7 +40,10 @@ STATEMENT_SECONDS = 60
 MIGRATION_SECONDS = 3600
 # A generic plan ignores the values: for a caller without rows it would scan the rows of all other callers.
 CUSTOM_PLANS = "SET LOCAL plan_cache_mode = force_custom_plan"
-CLOCK_CHECK = "SELECT 1 WHERE (SELECT coalesce(max(number), 0) FROM clock_steps) = {}"
+# Prepared once for each connection: planning it costs more than all other work at the start of a transaction.
+CLOCK_CHECK = (
+    "PREPARE clock_check (bigint) AS SELECT 1 WHERE (SELECT coalesce(max(number), 0) FROM clock_steps) = $1"
+)
 KEY = re.compile(r"Key \((.*?)\)=")
 GONE = (
     OSError,
@@ -73,8 +76,20 @@ log = structlog.get_logger("mainstay.store")
 class LeanConnection(asyncpg.Connection):
     """Skips the reset query: every transaction is closed and no session settings are changed."""
 
+    _checks_clock = False
+
     def get_reset_query(self) -> str:
         return ""
+
+    async def begin_at(self, clock_step: int) -> bool:
+        """Begins a transaction; returns whether this is the last step of the clock. One round trip for both: the status of
+        the last command contains how many rows it found."""
+        if not self._checks_clock:
+            # It exists if an earlier attempt was cancelled.
+            with suppress(asyncpg.DuplicatePreparedStatementError):
+                await self.execute(CLOCK_CHECK)
+            self._checks_clock = True
+        return await self.execute(f"BEGIN; EXECUTE clock_check ({int(clock_step)})") == "SELECT 1"
 
 
 class PostgresqlTransaction:
@@ -213,13 +228,12 @@ class PostgresqlStore:
             self._unsent |= transaction.topics
             self._has_unsent.set()
 
-    async def _begin(self, connection: PoolConnectionProxy[Any]) -> bool:
-        """Begins a transaction; returns whether this process has adopted the last step of the clock. One round trip for
-        both: the status of the last command contains how many rows it found."""
+    async def _begin(self, connection: Any) -> bool:
+        """Begins a transaction; returns whether this process has adopted the last step of the clock."""
         if self.clock_watch.follow is None:
             await connection.execute("BEGIN")
             return True
-        return await connection.execute(f"BEGIN; {CLOCK_CHECK.format(int(self.clock_watch.number))}") == "SELECT 1"
+        return bool(await connection.begin_at(self.clock_watch.number))
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[Transaction]:
