@@ -69,7 +69,7 @@ def counted(postgresql: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.mark.parametrize(
     ("request_name", "most"),
-    [("order", 8), ("poll", 3), ("claim", 9), ("renew", 7), ("complete", 9), ("show", 2)],
+    [("order", 6), ("poll", 3), ("claim", 9), ("renew", 7), ("complete", 9), ("show", 2)],
 )
 def test_a_request_needs_at_most_so_many_round_trips(counted: Counted, request_name: str, most: int) -> None:
     assert 0 < counted[request_name] <= most, f"{request_name}: {counted[request_name]}"

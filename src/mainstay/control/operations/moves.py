@@ -66,7 +66,7 @@ async def move(work: UnitOfWork, service: ServiceRow, wanted: MoveRequest, if_ve
 async def _find_target(work: UnitOfWork, service: ServiceRow, agent_id: str) -> AgentRow:
     found = await find_version(work.tx, service.service_type_id, hold=True)
     type_name = "" if found is None else found.name
-    parties = await find_named_agent(work, agent_id, None, service.consumer_id, (service.service_type_id, type_name))
+    parties = await find_named_agent(work, agent_id, service.consumer_id, (service.service_type_id, type_name))
     target = parties.agent
     if target.id == service.agent_id:
         raise BadInput(f"the service is already on agent {target.name}", code="same_agent")

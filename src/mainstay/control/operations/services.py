@@ -43,9 +43,9 @@ from mainstay.control.store import services as store
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.paging import parse_time
 from mainstay.control.store.jobs import JobName, JobRow, active_job, find_by_times
+from mainstay.control.store.orders import OrderedGroup, find_order_parties
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup, find_group_named
-from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import SERVICES, ServiceContext, ServiceRow
 from mainstay.control.store.serving import ServingParties, find_serving_parties, serving_agents
 from mainstay.control.store.tokens import TokenOwner, read_owners
@@ -112,11 +112,12 @@ class UptimeView(msgspec.Struct, frozen=True, rename="camel"):
 async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, ServiceContext]:
     """Returns what a view of the new service needs, which would be another query."""
     type_id = wanted.service_type_id.lower()
-    found = await find_version(work.tx, type_id, hold=True)
-    if found is None:
+    known = await find_order_parties(work.tx, type_id, _ordered_group(work, wanted), _lower(wanted.agent_id))
+    if known is None:
         raise BadInput(f"there is no service type {wanted.service_type_id}")
-    group = await _group(work, wanted)
-    parties = await _agent(work, wanted, group.consumer_id, (type_id, found.name))
+    found = known.service_type
+    group = await _group(work, wanted, known.group)
+    parties = await _agent(work, wanted, group.consumer_id, (type_id, found.name), known.serving)
     agent = parties.agent
     definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
@@ -184,23 +185,37 @@ async def _save_references(work: UnitOfWork, schema: PropertySchema, service: Se
         await store.set_references(work.tx, service.id, [(each.path, each.service_id) for each in found])
 
 
-async def _group(work: UnitOfWork, wanted: NewService) -> ServiceGroup:
+def _lower(record_id: str | None) -> str | None:
+    return None if record_id is None else record_id.lower()
+
+
+def _ordered_group(work: UnitOfWork, wanted: NewService) -> OrderedGroup:
+    if wanted.group_id is not None:
+        return OrderedGroup(wanted.group_id.lower())
+    return OrderedGroup(consumer_id=_consumer_id(work, wanted), name=DEFAULT_GROUP)
+
+
+def _consumer_id(work: UnitOfWork, wanted: NewService) -> str | None:
+    return work.required_caller.participant_id if wanted.consumer_id is None else wanted.consumer_id.lower()
+
+
+async def _group(work: UnitOfWork, wanted: NewService, found: ServiceGroup | None) -> ServiceGroup:
+    """`found` is the `_ordered_group`, if it exists."""
     caller = work.required_caller
     if wanted.group_id is not None:
-        group = await SERVICE_GROUPS.find(work.tx, wanted.group_id.lower())
-        if caller.role is Role.PARTICIPANT and (group is None or group.consumer_id != caller.participant_id):
+        if caller.role is Role.PARTICIPANT and (found is None or found.consumer_id != caller.participant_id):
             raise NotPermitted("the group must be your own")
-        if group is None:
+        if found is None:
             raise BadInput(f"there is no service group {wanted.group_id}")
-        if wanted.consumer_id is not None and wanted.consumer_id.lower() != group.consumer_id:
+        if wanted.consumer_id is not None and wanted.consumer_id.lower() != found.consumer_id:
             raise BadInput("the group belongs to another consumer; give groupId or consumerId, not both")
-        return group
-    consumer_id = caller.participant_id if wanted.consumer_id is None else wanted.consumer_id.lower()
+        return found
+    consumer_id = _consumer_id(work, wanted)
     if consumer_id is None:
         raise BadInput("as an admin you must name the customer: give groupId or consumerId")
     if caller.role is Role.PARTICIPANT and consumer_id != caller.participant_id:
         raise NotPermitted("a participant can order only for itself")
-    return await find_group_named(work.tx, consumer_id, DEFAULT_GROUP) or await _default_group(work, consumer_id)
+    return found or await _default_group(work, consumer_id)
 
 
 async def _default_group(work: UnitOfWork, consumer_id: str) -> ServiceGroup:
@@ -223,13 +238,17 @@ async def _default_group(work: UnitOfWork, consumer_id: str) -> ServiceGroup:
 
 
 async def _agent(
-    work: UnitOfWork, wanted: NewService, consumer_id: str, service_type: tuple[str, str]
+    work: UnitOfWork,
+    wanted: NewService,
+    consumer_id: str,
+    service_type: tuple[str, str],
+    named: ServingParties | None,
 ) -> ServingParties:
-    """`service_type` is its id and name."""
+    """`service_type` is its id and name, `named` the agent that the order names, if it may serve the consumer."""
     type_id, type_name = service_type
-    provider_id = None if wanted.provider_id is None else wanted.provider_id.lower()
+    provider_id = _lower(wanted.provider_id)
     if wanted.agent_id is not None:
-        return await find_named_agent(work, wanted.agent_id, provider_id, consumer_id, service_type)
+        return _named_agent(wanted.agent_id, named, provider_id, type_name)
     candidates = await serving_agents(work.tx, type_id, consumer_id, provider_id, CANDIDATES)
     chosen = choose_agent(candidates, wanted.agent_tags)
     if isinstance(chosen, SeveralProviders):
@@ -242,10 +261,17 @@ async def _agent(
 
 
 async def find_named_agent(
-    work: UnitOfWork, agent_id: str, provider_id: str | None, consumer_id: str, service_type: tuple[str, str]
+    work: UnitOfWork, agent_id: str, consumer_id: str, service_type: tuple[str, str]
 ) -> ServingParties:
     type_id, type_name = service_type
     found = await find_serving_parties(work.tx, agent_id.lower(), consumer_id, type_id)
+    return _named_agent(agent_id, found, None, type_name)
+
+
+def _named_agent(
+    agent_id: str, found: ServingParties | None, provider_id: str | None, type_name: str
+) -> ServingParties:
+    """`provider_id` None: of any provider."""
     if found is None or provider_id not in (None, found.agent.provider_id):
         raise AgentNotAvailable(agent_id)
     if not found.serves:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
 from mainstay.control.store.engine.records import Record, Table, to_time
 
@@ -36,21 +36,25 @@ class TypeVersion(msgspec.Struct, frozen=True):
     blueprint_version: str | None
 
 
+VERSION_COLUMNS = (
+    "service_types.name AS type_name, service_types.updated_at AS type_updated_at, service_types.blueprint_digest,"
+    " (SELECT version FROM blueprints WHERE digest = service_types.blueprint_digest) AS blueprint_version"
+)
+
+
 async def find_version(tx: Transaction, type_id: str, *, hold: bool = False) -> TypeVersion | None:
     """With `hold`, a change of the type waits for the commit. It then examines the new service too."""
     ending = tx.for_key_share if hold else ""
-    rows = await tx.fetch(
-        "SELECT name, updated_at, blueprint_digest, (SELECT version FROM blueprints"
-        " WHERE digest = service_types.blueprint_digest) AS blueprint_version"
-        f" FROM service_types WHERE id = :id{ending}",
-        id=type_id,
-    )
-    if not rows:
-        return None
-    digest, version = (rows[0][name] for name in ("blueprint_digest", "blueprint_version"))
+    rows = await tx.fetch(f"SELECT {VERSION_COLUMNS} FROM service_types WHERE id = :id{ending}", id=type_id)
+    return decode_version(rows[0]) if rows else None
+
+
+def decode_version(row: Row) -> TypeVersion:
+    """From a row with the `VERSION_COLUMNS`."""
+    digest, version = (row[name] for name in ("blueprint_digest", "blueprint_version"))
     return TypeVersion(
-        str(rows[0]["name"]),
-        to_time(int(str(rows[0]["updated_at"]))),
+        str(row["type_name"]),
+        to_time(int(str(row["type_updated_at"]))),
         None if digest is None else str(digest),
         None if version is None else str(version),
     )

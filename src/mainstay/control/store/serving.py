@@ -5,6 +5,7 @@ An enabled agent of an enabled provider serves its own participant, and others i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import msgspec
 
@@ -15,7 +16,7 @@ from mainstay.control.store.engine.contract import Row, Transaction, Value
 _AGENTS = "agents JOIN participants ON participants.id = agents.provider_id"
 
 
-def _may_serve(consumer: str | None) -> str:
+def may_serve(consumer: str | None) -> str:
     """The condition on `_AGENTS`. `consumer` is an SQL expression; None: for any consumer."""
     enabled = "agents.status <> 'Disabled' AND participants.status = 'Enabled'"
     if consumer is None:
@@ -27,9 +28,7 @@ def _may_serve(consumer: str | None) -> str:
 
 
 # On a table with `provider_id`: the provider has an agent that may serve the caller's participant.
-OFFERED_TO_CALLER = (
-    f"provider_id IN (SELECT agents.provider_id FROM {_AGENTS} WHERE {_may_serve(':own_participant')})"
-)
+OFFERED_TO_CALLER = f"provider_id IN (SELECT agents.provider_id FROM {_AGENTS} WHERE {may_serve(':own_participant')})"
 
 
 async def serving_agents(
@@ -42,7 +41,7 @@ async def serving_agents(
     rows = await tx.fetch(
         f"SELECT agents.id, agents.tags, agents.provider_id, participants.name AS provider_name FROM {_AGENTS}"
         " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
-        f" AND served.service_type_id = :type_id WHERE {_may_serve(':consumer_id')}"
+        f" AND served.service_type_id = :type_id WHERE {may_serve(':consumer_id')}"
         f"{' AND agents.provider_id = :provider_id' if of_provider else ''}"
         " ORDER BY CASE WHEN agents.status = 'Connected' THEN 0 ELSE 1 END,"
         " (SELECT count(*) FROM services WHERE services.agent_id = agents.id AND services.is_terminal = 0),"
@@ -84,30 +83,41 @@ class ServingParties:
     consumer_name: str
 
 
+@cache
+def parties_columns(consumer: str | None) -> str:
+    """Of `_AGENTS` with their agent types, for a service type `:type_id`. `consumer` is an SQL expression; None: without a consumer."""
+    consumer_name = (
+        "''" if consumer is None else f"(SELECT name FROM participants AS consumers WHERE consumers.id = {consumer})"
+    )
+    return (
+        f"{AGENTS.select('agents')}, agent_types.name AS agent_type_name, participants.name AS provider_name,"
+        f" {consumer_name} AS consumer_name, CASE WHEN EXISTS"
+        " (SELECT 1 FROM agent_type_service_types AS served WHERE served.agent_type_id = agents.agent_type_id"
+        " AND served.service_type_id = :type_id) THEN 1 ELSE 0 END AS serves"
+    )
+
+
 async def find_serving_parties(
     tx: Transaction, agent_id: str, consumer_id: str | None, service_type_id: str
 ) -> ServingParties | None:
     """As `find_serving`, with the names of both parties."""
     consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
-    consumer_name = (
-        "(SELECT name FROM participants AS consumers WHERE consumers.id = :consumer_id)" if consumer else "''"
-    )
+    consumer_expression = ":consumer_id" if consumer else None
     rows = await tx.fetch(
-        f"SELECT {AGENTS.select('agents')}, agent_types.name AS type_name, participants.name AS provider_name,"
-        f" {consumer_name} AS consumer_name, CASE WHEN EXISTS"
-        " (SELECT 1 FROM agent_type_service_types AS served WHERE served.agent_type_id = agents.agent_type_id"
-        f" AND served.service_type_id = :type_id) THEN 1 ELSE 0 END AS serves FROM {_AGENTS}"
+        f"SELECT {parties_columns(consumer_expression)} FROM {_AGENTS}"
         " JOIN agent_types ON agent_types.id = agents.agent_type_id"
-        f" WHERE agents.id = :id AND {_may_serve(':consumer_id' if consumer else None)}",
+        f" WHERE agents.id = :id AND {may_serve(consumer_expression)}",
         id=agent_id,
         type_id=service_type_id,
         **consumer,  # type: ignore[arg-type]
     )
-    if not rows:
-        return None
-    row = rows[0]
+    return decode_parties(rows[0]) if rows else None
+
+
+def decode_parties(row: Row) -> ServingParties:
+    """From a row with the `parties_columns`."""
     names = [str(row[name]) for name in ("provider_name", "consumer_name")]
-    return ServingParties(AGENTS.decode(row), str(row["type_name"]), row["serves"] == 1, *names)
+    return ServingParties(AGENTS.decode(row), str(row["agent_type_name"]), row["serves"] == 1, *names)
 
 
 async def offers_to(tx: Transaction, provider_id: str, consumer_id: str | None) -> bool:
@@ -115,7 +125,7 @@ async def offers_to(tx: Transaction, provider_id: str, consumer_id: str | None) 
     consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
     rows = await tx.fetch(
         f"SELECT 1 AS found FROM {_AGENTS} WHERE agents.provider_id = :provider_id"
-        f" AND {_may_serve(':consumer_id' if consumer else None)} LIMIT 1",
+        f" AND {may_serve(':consumer_id' if consumer else None)} LIMIT 1",
         provider_id=provider_id,
         **consumer,  # type: ignore[arg-type]
     )
@@ -137,7 +147,7 @@ async def catalogue_rows(
             f" participants.id AS provider_id, participants.name AS provider_name FROM {_AGENTS}"
             " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
             " JOIN service_types ON service_types.id = served.service_type_id"
-            f" WHERE {_may_serve(':consumer_id' if consumer else None)}"
+            f" WHERE {may_serve(':consumer_id' if consumer else None)}"
             f"{' AND served.service_type_id = :type_id' if of_type else ''}"
             f" ORDER BY service_types.name, participants.name, participants.id, agents.name, agents.id LIMIT {limit}",
             slow=True,
@@ -155,7 +165,7 @@ async def offered_types(tx: Transaction, consumer_id: str | None, limit: int) ->
             f"SELECT service_types.id, service_types.name, count(*) AS agents FROM {_AGENTS}"
             " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
             " JOIN service_types ON service_types.id = served.service_type_id"
-            f" WHERE {_may_serve(':consumer_id' if consumer else None)}"
+            f" WHERE {may_serve(':consumer_id' if consumer else None)}"
             f" GROUP BY service_types.id, service_types.name ORDER BY service_types.name, service_types.id LIMIT {limit}",
             slow=True,
             **consumer,

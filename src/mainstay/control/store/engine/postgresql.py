@@ -41,9 +41,7 @@ MIGRATION_SECONDS = 3600
 # A generic plan ignores the values: for a caller without rows it would scan the rows of all other callers.
 CUSTOM_PLANS = "SET LOCAL plan_cache_mode = force_custom_plan"
 # Prepared once for each connection: planning it costs more than all other work at the start of a transaction.
-CLOCK_CHECK = (
-    "PREPARE clock_check (bigint) AS SELECT 1 WHERE (SELECT coalesce(max(number), 0) FROM clock_steps) = $1"
-)
+CLOCK_CHECK = "PREPARE clock_check (bigint) AS SELECT 1 WHERE (SELECT coalesce(max(number), 0) FROM clock_steps) = $1"
 KEY = re.compile(r"Key \((.*?)\)=")
 GONE = (
     OSError,
