@@ -12,10 +12,12 @@ import pytest
 
 from mainstay.cli.views.push_table import PushTable
 from mainstay.packaging.program_cache import CacheRefused, private_folder
+from mainstay.push.contents import ContentIndex
 from mainstay.push.frames import MARK, parse_frame
 from mainstay.push.host_push import Connection, HostPush
 from mainstay.push.inventory import Inventory, InventoryHost
 from mainstay.push.outcome import HostFault, HostOutcome, exit_code
+from mainstay.push.plan import PushPlan
 from mainstay.push.selection import BadSelection, batch_size, in_batches, select
 from mainstay.push.ssh import explain_ssh, remote_script, ssh_command
 
@@ -180,20 +182,20 @@ def test_a_frame_keeps_only_what_an_event_has() -> None:
 
 def test_the_directory_of_received_manifests_is_private_or_refused(tmp_path: Path) -> None:
     cache = str(tmp_path / "cache")
-    folder = Path(private_folder("archives", cache))
+    folder = Path(private_folder("contents", cache))
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o755)
     with pytest.raises(CacheRefused, match="has mode 0755"):
-        private_folder("archives", cache)
+        private_folder("contents", cache)
     folder.rmdir()
     folder.symlink_to(tmp_path)
     with pytest.raises(CacheRefused, match="is a link"):
-        private_folder("archives", cache)
+        private_folder("contents", cache)
 
 
 def test_a_slow_host_is_reported_on_a_pipe_and_again_after_twice_the_time(capsys: pytest.CaptureFixture[str]) -> None:
     connection = Connection(control_directory=None, become=False, become_password=None, first_stage=b"")
-    push = HostPush(HostOutcome("web1", "run"), None, {}, {}, connection, "")
+    push = HostPush(HostOutcome("web1", "run"), None, {}, PushPlan(ContentIndex("", "")), connection, "")
     push.phase, push.position, push.total, push.resource = "running", 4, 9, "exec#backup"
     table = PushTable(["web1"], verbose=False)
     capsys.readouterr()

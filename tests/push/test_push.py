@@ -358,7 +358,7 @@ def test_root_runs_no_code_that_the_account_of_the_connection_can_write(
     assert push("site.yaml", "planted").returncode == 0
     fleet.shell(
         host,
-        f"rm -f /run/evil; cd {home}; digest=$(ls .cache/mainstay | grep -v archives);"
+        f"rm -f /run/evil; cd {home}; digest=$(ls .cache/mainstay | grep -v contents);"
         f" find .cache/mainstay/$digest -name '*.py' | while read -r file; do echo \"{evil}\" >$file; done;"
         f' mkdir -p bin; for name in json os yaml site sitecustomize zipfile; do echo "{evil}" >$name.py; done;'
         f" printf '#!/bin/sh\\ntouch /run/evil; exec /usr/bin/python3 \"$@\"\\n' | tee bin/python3 bin/python3.13 bin/id >bin/sudo;"
@@ -381,13 +381,73 @@ def test_root_runs_no_code_that_the_account_of_the_connection_can_write(
         fleet.shell(host, f"rm -rf /var/cache/mainstay {home}/.bashrc {home}/*.py {home}/bin {home}/.cache")
 
 
+def sent_kilobytes(done: subprocess.CompletedProcess[str]) -> float:
+    assert done.returncode == 0, done.stdout + done.stderr
+    sent = re.search(r", ([\d,.]+) kB sent", done.stdout)
+    assert sent is not None
+    return float(sent[1].replace(",", ""))
+
+
+CONTENTS = "/var/cache/mainstay/contents"
+COPIES = """
+resources:
+  - file:
+      - /srv/copies: {ensure: directory, owner: root, group: root, mode: "0755"}
+      - /srv/copies/large: {ensure: present, source: files/large, owner: root, group: root, mode: "0644"}
+      - /srv/copies/again: {ensure: present, source: files/again, owner: root, group: root, mode: "0644"}
+      - /srv/copies/key: {ensure: present, source: files/key, sensitive: true, owner: root, group: root, mode: "0600"}
+"""
+
+
+def test_only_what_changed_travels_again_and_spoiled_contents_are_sent_anew(
+    fleet: Fleet, push: Push, tmp_path: Path
+) -> None:
+    host, large = fleet.names[0], Random(5).randbytes(5_000_000)
+    (tmp_path / "files").mkdir()
+    for name, content in {"large": large, "again": large, "key": CANARY.encode()}.items():
+        (tmp_path / "files" / name).write_bytes(content)
+    manifest = tmp_path / "site.yaml"
+    manifest.write_text(COPIES)
+    fleet.shell(host, f"rm -rf {CONTENTS}")
+    # The same content of two files travels once.
+    assert 5_000 < sent_kilobytes(push("site.yaml", host)) < 9_000
+    for line in ("# A new line.\n", "# Another one.\n"):
+        manifest.write_text(COPIES + line)
+        assert sent_kilobytes(push("site.yaml", host)) < 20
+    assert fleet.shell(host, "cat /srv/copies/key") == CANARY
+    # A secret is used for one run, and neither it nor the list with its digest stays in the cache.
+    assert fleet.shell(host, f"grep -rl 'c[a]nary-of-the-host' {CONTENTS} || true; ls {CONTENTS} | wc -l") == "1\n"
+    assert fleet.shell(host, f"find {CONTENTS} -perm /077 -o ! -user root") == ""
+
+    kept = fleet.shell(host, f"ls -d {CONTENTS}/*").strip()
+    other = "/run/other-content"
+    fleet.shell(host, f"head -c 5000000 /dev/zero >{other}")
+    for spoil in (
+        f"truncate -s 4999999 {kept}",
+        f"cp {other} {kept}",
+        f"rm {kept}; ln -s {other} {kept}",
+        f"rm {kept}; mkfifo {kept}",
+    ):
+        fleet.shell(host, f"{spoil}; rm /srv/copies/large")
+        assert sent_kilobytes(push("site.yaml", host)) > 5_000, spoil
+        assert fleet.shell(
+            host, f"cmp /srv/copies/large {kept}; test ! -L {kept}; sha256sum <{kept} | cut -c1-64"
+        ) == (f"{Path(kept).name}\n"), spoil
+        assert sent_kilobytes(push("site.yaml", host)) < 20
+    fleet.shell(host, f"rm {other}; rm -r /srv/copies {CONTENTS}")
+
+
 HOSTILE = {
-    "terminal": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\n'; printf 'mainstay-push {"start": 1}\nmainstay-push {"event": {"type": "exec", "name": "\\u001b[2Jx\\u009b", "outcome": "failed", "errors": ["\\u001b]0;owned\\u0007"]}, "index": 0}\nmainstay-push {"end": {"summary": {"total": 1, "stable": 0, "changed": 0, "refreshed": 0, "skipped": 0, "unmet": 0, "failed": 1, "duration_seconds": 1}}}\n'""",
+    "terminal": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\n'; printf 'mainstay-push {"need": []}\nmainstay-push {"start": 1}\nmainstay-push {"event": {"type": "exec", "name": "\\u001b[2Jx\\u009b", "outcome": "failed", "errors": ["\\u001b]0;owned\\u0007"]}, "index": 0}\nmainstay-push {"end": {"summary": {"total": 1, "stable": 0, "changed": 0, "refreshed": 0, "skipped": 0, "unmet": 0, "failed": 1, "duration_seconds": 1}}}\n'""",
     "endless": "printf 'mainstay-push '; head -c 1000000000 /dev/zero",
     "noise": "head -c 1000000000 /dev/zero | tr '\\0' '\\n'",
     "errors": "head -c 60000000 /dev/zero >&2; exit 3",
     "nonsense": r"printf 'mainstay-push {\033[2J\n'",
     "early": r"""printf 'mainstay-push {"event": {"type": "file", "name": "x", "outcome": "stable"}}\n'""",
+    "greedy": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2], "has_program": true, "has_index": true}}\nmainstay-push {"need": [0, 0]}\n'""",
+    "beyond": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\nmainstay-push {"need": [1]}\n'""",
+    "again": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\nmainstay-push {"need": []}\nmainstay-push {"need": []}\n'""",
+    "unasked": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\nmainstay-push {"start": 1}\n'""",
     "another": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\nmainstay-push {"locked": "x", "host": "web2", "hosts": {"web2": {}}}\n'""",
     "silent": "exit 0",
 }
@@ -419,6 +479,10 @@ def test_hostile_responses_do_no_harm(fleet: Fleet, push: Push, tmp_path: Path) 
         "errors": "protocol",
         "nonsense": "protocol",
         "early": "protocol",
+        "greedy": "protocol",
+        "beyond": "protocol",
+        "again": "protocol",
+        "unasked": "protocol",
         "another": "locked",
         "silent": "protocol",
     }
@@ -476,7 +540,7 @@ def test_kills_at_random_instants_leave_nothing_that_the_next_push_does_not_mend
                 host,
                 f"cd /srv/kill; cat * /srv/refreshed | sed 's/version/\\nversion/g' | sort -u; find /srv -name '.mainstay-*';"
                 " ls -A /var/lib/mainstay/unpacked /var/lib/mainstay/scratch 2>/dev/null | grep -v ':$' || true;"
-                " ls /var/cache/mainstay/archives /var/cache/mainstay | grep -E '^(new|tmp)-' || true;"
+                " ls /var/cache/mainstay/contents /var/cache/mainstay | grep -E '^(new|tmp)-' || true;"
                 f" {RUNNING} || true; ls /var/lib/mainstay/manifests/*/owed 2>/dev/null || true",
             )
             assert left.split("\n") == ["", f"version {version}", ""], (version, host, left)

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 SHEBANG = b"#!/usr/bin/env python3\n"
 WHOLE_PACKAGES = ("foundation", "converge")
 # The host's side of a push, and what `mainstay schema inventory` prints.
-SINGLE_MODULES = ("push/__init__.py", "push/inventory_schema.py", "push/receiver.py")
+SINGLE_MODULES = (
+    "push/__init__.py",
+    "push/content_store.py",
+    "push/delivery.py",
+    "push/inventory_schema.py",
+    "push/receiver.py",
+)
 # Packages to import, and the distributions that own them.
 THIRD_PARTIES = {"yaml": "PyYAML", "jinja2": "Jinja2", "markupsafe": "MarkupSafe"}
 COMMANDS = "mainstay.cli.commands."

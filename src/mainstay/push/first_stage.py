@@ -1,4 +1,4 @@
-"""First stage of a push on the host: finds or fills the caches, then starts the receiver from the program cache.
+"""First stage of a push on the host: finds or fills the program cache, then starts the receiver from it.
 
 The text of this file and the source of `packaging/program_cache.py` are sent to the host's Python. It must parse on any
 Python 3 and use only the standard library.
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 MARK = "mainstay-push "
 OLDEST_PYTHON = (3, 9)
 LARGEST_PROGRAM_BYTES = 64 * 1024 * 1024
-ARCHIVES_KEPT = 10
-ARCHIVES_KEPT_BYTES = 256 * 1024 * 1024
-CHUNK_BYTES = 1 << 20
+LARGEST_INDEX_BYTES = 16 * 1024 * 1024
 DISK_FULL = (28, 122)
 
 
@@ -50,20 +48,18 @@ class Stage:
         umask = os.umask(0o077)
         try:
             wanted = json.loads(self._line())
-            archives = _archive_directory(cache)
+            contents = cache.private_folder("contents")
             program = cache.find_program(wanted["program"])
-            archive = os.path.join(archives, wanted["archive"])
+            index = _read_index(cache, os.path.join(contents, wanted["index"]), wanted["index"])
             hello["has_program"] = program is not None
-            hello["has_archive"] = os.path.isfile(archive)
+            hello["has_index"] = index is not None
             self.send({"hello": hello})
-            order = json.loads(self._line())
-            if order["program_bytes"]:
-                program = cache.store_program(self._receive(order["program_bytes"]), wanted["program"])
-            if order["archive_bytes"]:
-                self._receive_archive(archive, wanted["archive"], order["archive_bytes"])
-            else:
-                os.utime(archive)
-            _remove_old_archives(archives, wanted["archive"])
+            packed_index = b""
+            if program is None or index is None:
+                sizes = json.loads(self._line())
+                if sizes["program_bytes"]:
+                    program = cache.store_program(self._receive(sizes["program_bytes"]), wanted["program"])
+                packed_index = self._receive(sizes["index_bytes"])
         except (Refused, cache.CacheRefused) as refusal:
             kind = "disk_full" if "No space left" in str(refusal) else "refused"
             self.send({"fault": {"kind": kind, "message": str(refusal)}})
@@ -78,7 +74,7 @@ class Stage:
         sys.path.insert(0, program)
         from mainstay.push.receiver import receive
 
-        return receive(order, archive, self.reader, self.output)
+        return receive(contents, wanted["index"], index, packed_index, self.reader, self.output)
 
     def _line(self) -> str:
         line = self.reader.readline()
@@ -89,57 +85,18 @@ class Stage:
     def _receive(self, size: int) -> bytes:
         content = self.reader.read(min(size, LARGEST_PROGRAM_BYTES))
         if len(content) != size:
-            raise Refused("the transfer of the program ended early")
+            raise Refused("the transfer ended early")
         return content
 
-    def _receive_archive(self, path: str, wanted: str, size: int) -> None:
-        import hashlib
 
-        digest = hashlib.sha256()
-        draft = os.path.join(os.path.dirname(path), f"new-{os.getpid()}-{os.urandom(4).hex()}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                while size:
-                    piece = self.reader.read(min(size, CHUNK_BYTES))
-                    if not piece:
-                        raise Refused("the transfer of the manifest ended early")
-                    digest.update(piece)
-                    file.write(piece)
-                    size -= len(piece)
-            if digest.hexdigest() != wanted:
-                raise Refused("the manifest arrived damaged: its digest differs")
-            os.rename(draft, path)
-        except BaseException:
-            _remove(draft)
-            raise
-
-
-def _archive_directory(cache: "Any") -> str:
-    """The directory of received manifests, beside the programs and as private as they are."""
-    path: str = cache.private_folder("archives")
-    for name in os.listdir(path):
-        parts = name.split("-")
-        # What a killed push left.
-        if parts[0] == "new" and not os.path.exists("/proc/" + parts[1]):
-            _remove(os.path.join(path, name))
-    return path
-
-
-def _remove_old_archives(folder: str, current: str) -> None:
-    others = [os.path.join(folder, name) for name in os.listdir(folder) if len(name) == 64 and name != current]
-    left = ARCHIVES_KEPT_BYTES
-    for count, path in enumerate(sorted(others, key=os.path.getmtime, reverse=True)):
-        left -= os.path.getsize(path)
-        if left < 0 or count >= ARCHIVES_KEPT - 1:
-            _remove(path)
-
-
-def _remove(path: str) -> None:
+def _read_index(cache: "Any", path: str, digest: str) -> "bytes | None":
+    """The list of files that an earlier push left. None: there is none, or another program has changed it."""
     try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            content = file.read(LARGEST_INDEX_BYTES)
+    except OSError:
+        return None
+    return content if cache.digest_of(content) == digest else None
 
 
 def main(reader: "IO[bytes]", cache_source: bytes) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MARK = b"mainstay-push "
-KINDS = ("hello", "start", "at", "event", "report", "stable", "message", "end")
+KINDS = ("hello", "need", "start", "at", "event", "report", "stable", "message", "end")
 REFUSALS = ("fault", "faults", "locked", "stopped")
 TEXTS = ("alias", "provider", "ensure", "noop_message", "reason", "output", "diff", "error_kind")
 FLAGS = ("changed", "refreshed", "failed", "skipped", "noop")
@@ -119,8 +119,17 @@ def _hello(value: Any) -> dict[str, Any]:
     return {
         "python": tuple(_count(part) for part in value["python"]),
         "program": value.get("has_program") is True,
-        "archive": value.get("has_archive") is True,
+        "index": value.get("has_index") is True,
     }
+
+
+def _numbers(value: Any) -> list[int]:
+    if not isinstance(value, list):
+        raise Unexpected
+    numbers = [_count(each) for each in value]
+    if len(set(numbers)) != len(numbers):
+        raise Unexpected
+    return numbers
 
 
 def _position(value: Any) -> tuple[int, str]:
@@ -166,6 +175,7 @@ def _ending(value: Any) -> dict[str, Any]:
 
 READERS = {
     "hello": _hello,
+    "need": _numbers,
     "start": _count,
     "at": _position,
     "event": _event,

@@ -8,6 +8,7 @@ import json
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from mainstay.push.contents import SourceChanged
 from mainstay.push.event_spool import EventSpool
 from mainstay.push.frames import MARK, parse_frame, shown
 from mainstay.push.outcome import STOPPED, HostFault, HostOutcome
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from typing import Any
 
+    from mainstay.push.contents import Content
     from mainstay.push.frames import Frame
-    from mainstay.push.shipment import Shipment
+    from mainstay.push.plan import PushPlan
 
 OLDEST_PYTHON = (3, 9)
 LONGEST_LINE_BYTES = 8 * 1024 * 1024
@@ -53,14 +55,14 @@ class HostPush:
         outcome: HostOutcome,
         python: str | None,
         order: Mapping[str, Any],
-        shipments: Mapping[str, Shipment],
+        plan: PushPlan,
         connection: Connection,
         spool_path: str,
     ) -> None:
         self.outcome = outcome
         self._python = python
         self._order = order
-        self._shipments = shipments
+        self._plan = plan
         self._connection = connection
         self._spool_path = spool_path
         self._process: asyncio.subprocess.Process | None = None
@@ -69,8 +71,11 @@ class HostPush:
         self._refused_password = False
         self._output_bytes = 0
         self._hello: asyncio.Future[dict[str, Any]] | None = None
+        self._needed: asyncio.Future[list[int]] | None = None
         self._ready = asyncio.Event()
         self._is_stopping = False
+        # Why the files cannot be sent from here.
+        self._unsendable: str | None = None
         self.started_at = monotonic()
         # For the live table.
         self.phase = "connecting"
@@ -126,11 +131,14 @@ class HostPush:
             # Ctrl-C of the terminal must not end ssh: the remote run is asked to stop instead.
             start_new_session=True,
         )
-        self._hello = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._hello, self._needed = loop.create_future(), loop.create_future()
         errors = asyncio.create_task(self._read_errors(self._process))
-        sending = asyncio.create_task(self._send(self._process, self._hello))
+        sending = asyncio.create_task(self._send(self._process, self._hello, self._needed))
         try:
             is_complete = await self._read_frames(self._process)
+            if self._unsendable is not None:
+                raise HostFault("local", self._unsendable)
             if not is_complete:
                 raise await self._explain_end(self._process, errors)
         finally:
@@ -139,30 +147,48 @@ class HostPush:
                 with contextlib.suppress(asyncio.CancelledError, OSError):
                     await task
 
-    async def _send(self, process: asyncio.subprocess.Process, hello: asyncio.Future[dict[str, Any]]) -> None:
+    async def _send(
+        self,
+        process: asyncio.subprocess.Process,
+        hello: asyncio.Future[dict[str, Any]],
+        needed: asyncio.Future[list[int]],
+    ) -> None:
         """Sends the first stage, then what the host lacks. Secrets leave this process only through this pipe."""
-        stdin = process.stdin
-        if stdin is None:
+        if process.stdin is None:
             return
-        first_stage = self._connection.first_stage
         if self._connection.become:
             # Otherwise sudo could take it for passwords.
             await self._ready.wait()
-        with contextlib.suppress(ConnectionError):
-            stdin.write(first_stage)
-            await stdin.drain()
+        try:
+            await self._write(process.stdin, self._connection.first_stage)
             found = await hello
-            wanted = {kind: each for kind, each in self._shipments.items() if not found[kind]}
-            sizes = {f"{kind}_bytes": wanted[kind].size if kind in wanted else 0 for kind in self._shipments}
-            line = json.dumps({**self._order, **sizes}).encode("ascii") + b"\n"
-            stdin.write(line)
-            self.outcome.sent_bytes = len(first_stage) + len(line)
-            for kind in ("program", "archive"):
-                for piece in wanted[kind].pieces() if kind in wanted else ():
-                    stdin.write(piece)
-                    self.outcome.sent_bytes += len(piece)
-                    await stdin.drain()
-            await stdin.drain()
+            if not (found["program"] and found["index"]):
+                program = b"" if found["program"] else self._plan.program.travelling
+                index = b"" if found["index"] else self._plan.index.travelling
+                sizes = {"program_bytes": len(program), "index_bytes": len(index)}
+                await self._write(process.stdin, _line(sizes), program, index)
+            numbers = await needed
+            await self._write(process.stdin, _line(self._order))
+            for number in numbers:
+                await self._send_content(process.stdin, self._plan.contents[number])
+        except ConnectionError:
+            # Reading finds out why.
+            return
+        except (OSError, SourceChanged) as error:
+            self._unsendable = str(error)
+            self.kill()
+
+    async def _send_content(self, stdin: asyncio.StreamWriter, content: Content) -> None:
+        size = await asyncio.to_thread(content.pack)
+        await self._write(stdin, b"%d\n" % size)
+        for piece in content.packed_pieces():
+            await self._write(stdin, piece)
+
+    async def _write(self, stdin: asyncio.StreamWriter, *pieces: bytes) -> None:
+        for piece in pieces:
+            stdin.write(piece)
+            self.outcome.sent_bytes += len(piece)
+        await stdin.drain()
 
     async def _read_errors(self, process: asyncio.subprocess.Process) -> None:
         """Keeps the end of what ssh, sudo and the host print as errors."""
@@ -228,7 +254,11 @@ class HostPush:
         outcome = self.outcome
         if frame.kind == "hello":
             self._take_hello(frame.value)
-        elif self._hello is None or not self._hello.done():
+        elif self._hello is None or self._needed is None or not self._hello.done():
+            raise HostFault("protocol", "it sent a report before it was asked")
+        elif frame.kind == "need":
+            self._take_need(frame.value, self._needed)
+        elif not self._needed.done():
             raise HostFault("protocol", "it sent a report before it was asked")
         elif frame.kind == "start":
             self.phase, self.total = "running", frame.value
@@ -255,6 +285,11 @@ class HostPush:
             raise HostFault("old_python", f"Python {version} is too old; {_way_to_python()}")
         self.phase = "preparing"
         self._hello.set_result(hello)
+
+    def _take_need(self, numbers: list[int], needed: asyncio.Future[list[int]]) -> None:
+        if needed.done() or any(number >= len(self._plan.contents) for number in numbers):
+            raise HostFault("protocol", "it asked for files that this manifest does not have")
+        needed.set_result(numbers)
 
     def _open_spool(self) -> None:
         if self.outcome.events is None:
@@ -306,6 +341,10 @@ class HostPush:
         except TimeoutError:
             self.kill()
             await process.wait()
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document).encode("ascii") + b"\n"
 
 
 def _way_to_python() -> str:

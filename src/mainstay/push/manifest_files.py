@@ -1,26 +1,28 @@
-"""Finds the files that a manifest needs on the host, and packs them into one archive.
+"""Finds the files that a manifest needs on the host, and which of them a host must not keep.
 
 Only files that the manifest names travel: its directory may contain inventories and data of other hosts. A name with
 an expression means all files that fit the text around it (`files/{{ … }}.conf`: all of `files/*.conf`).
+
+Private are files of `sensitive` resources, and manifests that contain such a resource or the value of a secret property.
 """
 
 from __future__ import annotations
 
 import glob
-import gzip
 import os
 import re
-import tarfile
 
+from mainstay.converge import resources
 from mainstay.converge.host.sources import BUNDLE_ENDS, OTHER_ARCHIVE_ENDS, read_bytes
 from mainstay.converge.manifest.expressions import BadExpression, split
+from mainstay.converge.redaction import secret_names
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.yaml.document import decode, parse
+from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO
 
     from mainstay.foundation.yaml.scalars import Node
 
@@ -31,7 +33,6 @@ CALL = re.compile(r"\b(?:template|file)\(\s*(?:'([^'\n]*)'|\"([^\"\n]*)\")?\s*(\
 # What a template file loads itself.
 STATEMENT = re.compile(r"\{%[-+]?\s*(?:include|import|extends|from)\s+(?:'([^'\n]*)'|\"([^\"\n]*)\")")
 MOST_FILES = 10_000
-LARGEST_BYTES = 1024 * 1024 * 1024
 LARGEST_TEMPLATE_BYTES = 16 * 1024 * 1024
 DEEPEST_CHILD = 10
 
@@ -43,6 +44,8 @@ class ManifestFiles:
         self.manifest = os.path.realpath(manifest)
         # Real path → whether it is a template or manifest that may name more files.
         self.paths: dict[str, bool] = {}
+        # Real paths of files that may contain secrets.
+        self.private: set[str] = set()
         # Values that are known only on the host, and name files in no directory.
         self.computed: list[str] = []
 
@@ -52,7 +55,7 @@ class ManifestFiles:
 
     @property
     def name(self) -> str:
-        """The path of the manifest inside the archive."""
+        """The path of the manifest below `root`."""
         return os.path.relpath(self.manifest, self.root)
 
 
@@ -75,27 +78,42 @@ class _Search:
         self.directory = os.path.dirname(found.manifest)
         # Texts in `data`, which may be names of files.
         self.data_texts: list[str] = []
+        self.secret_keys = _secret_keys()
+        # Whether what is found now belongs to a sensitive resource.
+        self.is_private = False
+        # Whether a sensitive resource has a path that is known only on the host.
+        self.is_computed_private = False
 
     def manifest(self, path: str, shown: str, *, depth: int) -> None:
         real = os.path.realpath(path)
-        if self._is_known(real) or depth > DEEPEST_CHILD:
+        is_known = self.found.paths.get(real, False)
+        if depth > DEEPEST_CHILD or (is_known and (real in self.found.private or not self.is_private)):
             return
         self.found.paths[real] = True
         text = decode(read_bytes(path), shown)
         node = parse(text or "\n", shown)
-        outer, self.directory = self.directory, os.path.dirname(real)
+        if self.is_private or self._has_secrets(node):
+            self.found.private.add(real)
+        outer = self.directory, self.is_private
+        self.directory = os.path.dirname(real)
+        self.is_private = self.is_private or _has_sensitive_defaults(node)
         try:
             self._walk(node, depth, key="")
+            self.is_private = self.is_private or self.is_computed_private
             for candidate in self.data_texts if self.found.computed else ():
                 self._add(candidate, depth, is_child=False)
         finally:
-            self.directory = outer
+            self.directory, self.is_private = outer
 
-    def _is_known(self, real: str) -> bool:
-        return self.found.paths.get(real, False)
+    def _has_secrets(self, node: Node) -> bool:
+        if isinstance(node, dict):
+            is_marked = _is_sensitive(node) or not self.secret_keys.isdisjoint(node)
+            return is_marked or any(map(self._has_secrets, node.values()))
+        return isinstance(node, list) and any(map(self._has_secrets, node))
 
     def _walk(self, node: Node, depth: int, *, key: str) -> None:
         if isinstance(node, dict):
+            outer, self.is_private = self.is_private, self.is_private or _is_sensitive(node)
             for name, child in node.items():
                 if name == "apply":
                     self._applied(child, depth)
@@ -103,6 +121,7 @@ class _Search:
                     self.data_texts += _texts(child)
                 self._text(name, depth, key="")
                 self._walk(child, depth, key=name)
+            self.is_private = outer
         elif isinstance(node, list):
             for child in node:
                 self._walk(child, depth, key="")
@@ -117,9 +136,14 @@ class _Search:
             for name, properties in named.items():
                 given = properties.get("manifest") if isinstance(properties, dict) else None
                 if name != "defaults" and given is None:
-                    self._add_template(name, depth, is_child=True)
+                    self._add_child(name, properties, depth)
             if not isinstance(node, list) and isinstance(entry, dict) and "manifest" not in entry and "name" in entry:
-                self._add_template(str(entry["name"]), depth, is_child=True)
+                self._add_child(str(entry["name"]), entry, depth)
+
+    def _add_child(self, name: str, properties: Node, depth: int) -> None:
+        outer, self.is_private = self.is_private, self.is_private or _is_sensitive(properties)
+        self._add_template(name, depth, is_child=True)
+        self.is_private = outer
 
     def _text(self, text: str, depth: int, *, key: str) -> None:
         if key in PATH_PROPERTIES:
@@ -135,7 +159,11 @@ class _Search:
             elif path:
                 self._add_pattern(f"{glob.escape(path)}*", depth, is_child=False)
             else:
-                self.found.computed.append(text)
+                self._add_computed(text)
+
+    def _add_computed(self, text: str) -> None:
+        self.found.computed.append(text)
+        self.is_computed_private = self.is_computed_private or self.is_private
 
     def _add_template(self, text: str, depth: int, *, is_child: bool) -> None:
         if "{{" not in text:
@@ -147,7 +175,7 @@ class _Search:
             # A fault that loading reports.
             return
         if not isinstance(parts[0], str):
-            self.found.computed.append(text)
+            self._add_computed(text)
             return
         pattern = "".join(glob.escape(part) if isinstance(part, str) else "*" for part in parts)
         self._add_pattern(pattern, depth, is_child=is_child)
@@ -169,15 +197,21 @@ class _Search:
             for folder, _, names in os.walk(real):
                 for name in names:
                     self._add_file(os.path.join(folder, name))
-        elif os.path.isfile(real) and real not in self.found.paths:
-            self._add_file(real)
+        elif os.path.isfile(real) and self._add_file(real):
             self._template_file(real, depth)
 
-    def _add_file(self, path: str) -> None:
-        if os.path.isfile(path):
-            self.found.paths.setdefault(path, False)
+    def _add_file(self, path: str) -> bool:
+        """Returns whether that is new."""
+        if not os.path.isfile(path) or (
+            path in self.found.paths and (path in self.found.private or not self.is_private)
+        ):
+            return False
+        self.found.paths.setdefault(path, False)
+        if self.is_private:
+            self.found.private.add(path)
         if len(self.found.paths) > MOST_FILES:
             raise DoesNotLoad([Fault(self.found.manifest, None, None, f"it names more than {MOST_FILES:,} files")])
+        return True
 
     def _template_file(self, real: str, depth: int) -> None:
         """Adds what a template file includes or reads."""
@@ -194,6 +228,26 @@ class _Search:
             self._calls(text, depth)
 
 
+def _secret_keys() -> frozenset[str]:
+    """Names of properties that are always hidden. As keys of `data` they mean a secret most likely, too."""
+    types = [found for found in map(resources.find, resources.names()) if found is not None]
+    return frozenset(name for found in types for name in secret_names(found.properties))
+
+
+def _is_sensitive(node: Node | None) -> bool:
+    """True also for a template: what may be secret is not kept."""
+    if not isinstance(node, dict) or "sensitive" not in node:
+        return False
+    value = node["sensitive"]
+    return not isinstance(value, PlainScalar) or value.value not in (False, None)
+
+
+def _has_sensitive_defaults(node: Node) -> bool:
+    if isinstance(node, dict):
+        return _is_sensitive(node.get("defaults")) or any(map(_has_sensitive_defaults, node.values()))
+    return isinstance(node, list) and any(map(_has_sensitive_defaults, node))
+
+
 def _is_below(path: str, directory: str) -> bool:
     """A source such as `.` or `..` would take files that the manifest does not mean."""
     return path.startswith(os.path.realpath(directory).rstrip("/") + "/")
@@ -208,33 +262,3 @@ def _texts(node: Node) -> Iterator[str]:
             yield from _texts(child)
     elif isinstance(node, str):
         yield str(node)
-
-
-def write_archive(files: ManifestFiles, target: str) -> None:
-    """Writes a .tar.gz whose bytes depend only on the names, contents and x bits of the files."""
-    root = files.root
-    left = LARGEST_BYTES
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with (
-        open(descriptor, "wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
-    ):
-        for path in sorted(files.paths):
-            try:
-                with open(path, "rb") as content:
-                    left -= _add_entry(archive, os.path.relpath(path, root), content)
-            except OSError as error:
-                raise DoesNotLoad([Fault(path, None, None, f"cannot be read: {error.strerror}")]) from None
-            if left < 0:
-                limit = LARGEST_BYTES // 1024 // 1024
-                raise DoesNotLoad([Fault(files.manifest, None, None, f"its files are larger than {limit} MB")])
-
-
-def _add_entry(archive: tarfile.TarFile, name: str, content: IO[bytes]) -> int:
-    status = os.fstat(content.fileno())
-    entry = tarfile.TarInfo(name)
-    entry.size = status.st_size
-    entry.mode = 0o700 if status.st_mode & 0o100 else 0o600
-    archive.addfile(entry, content)
-    return status.st_size

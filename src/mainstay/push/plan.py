@@ -1,16 +1,17 @@
-"""Prepares a push: checks the manifest, packs its files, and builds the order of each host."""
+"""Prepares a push: checks the manifest, lists its files, and builds the order of each host."""
 
 from __future__ import annotations
 
 import os
 
-from mainstay.converge.host.bundles import MANIFEST_NAME
-from mainstay.converge.host.state import new_run_id
+from mainstay.converge.host.bundles import MANIFEST_NAME, unpack
+from mainstay.converge.host.state import StateDirectory, new_run_id
 from mainstay.converge.manifest.hierarchy import DataLayer
 from mainstay.converge.run import RunRequest, load
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.packaging.program_file import build_program_file
-from mainstay.push.manifest_files import find_files, is_bundle, write_archive
+from mainstay.push.contents import ContentIndex
+from mainstay.push.manifest_files import find_files, is_bundle
 from mainstay.push.shipment import Shipment
 
 TYPE_CHECKING = False
@@ -27,28 +28,47 @@ HOST_ROOTS = ("facts", "environ", "host.info")
 class PushPlan:
     """What all hosts of a push receive."""
 
-    def __init__(self, program: Shipment, archive: Shipment, manifest: str, *, is_zip: bool) -> None:
-        self.shipments = {"program": program, "archive": archive}
-        # The path of the manifest inside the archive.
-        self.manifest = manifest
-        self.is_zip = is_zip
+    def __init__(self, index: ContentIndex) -> None:
+        self.program = Shipment(build_program_file(), is_packed=True)
+        self.index = Shipment(index.document(), is_packed=False)
+        self.contents = index.contents
+        # The path of the manifest among the files.
+        self.manifest = index.manifest
         # Values of paths that are known only on the host: their files do not travel.
         self.computed: Sequence[str] = ()
 
 
 def prepare(manifest: str, folder: str) -> PushPlan:
-    """Writes what travels into the private directory `folder`; raises `DoesNotLoad`."""
-    program = os.path.join(folder, "program")
-    with open(os.open(program, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(build_program_file())
+    """Lists what travels. The private directory `folder` is for what has to be written; raises `DoesNotLoad`."""
+    packed = os.path.join(folder, "packed")
+    os.mkdir(packed, 0o700)
     if is_bundle(manifest):
-        return PushPlan(Shipment(program), Shipment(manifest), MANIFEST_NAME, is_zip=manifest.endswith(".zip"))
+        return PushPlan(_index_of_bundle(manifest, folder, packed))
     files = find_files(manifest)
-    archive = os.path.join(folder, "archive")
-    write_archive(files, archive)
-    plan = PushPlan(Shipment(program), Shipment(archive), files.name, is_zip=False)
+    index = ContentIndex(files.name, packed)
+    index.add(files.root, files.paths, files.private)
+    plan = PushPlan(index)
     plan.computed = files.computed
     return plan
+
+
+def _index_of_bundle(bundle: str, folder: str, packed: str) -> ContentIndex:
+    """A bundle travels as its files, so that only those which changed travel again."""
+    state = StateDirectory(os.path.join(folder, "bundle"))
+    root, _ = unpack(os.path.realpath(bundle), bundle, state, new_run_id(), is_zip=bundle.endswith(".zip"))
+    index = ContentIndex(MANIFEST_NAME, packed)
+    paths = []
+    for above, folders, names in os.walk(root):
+        paths += [os.path.join(above, name) for name in names]
+        if not folders and not names and above != root:
+            index.add_directory(os.path.relpath(above, root))
+    try:
+        private = find_files(os.path.join(root, MANIFEST_NAME)).private
+    except DoesNotLoad:
+        # Loading reports the faults.
+        private = set(paths)
+    index.add(root, paths, private)
+    return index
 
 
 def check_manifest(manifest: str, host: InventoryHost, values: Mapping[str, Any]) -> None:
@@ -82,11 +102,10 @@ def _depends_on_host(manifest: str) -> bool:
 def order_for(
     host: InventoryHost, plan: PushPlan, shared: Mapping[str, Any], layers: Sequence[DataLayer]
 ) -> dict[str, Any]:
-    """What one host receives beside the archive: its own data and nothing of other hosts."""
+    """What one host receives beside the files: its own data and nothing of other hosts."""
     return {
         **shared,
         "run_id": new_run_id(),
         "manifest": plan.manifest,
-        "is_zip": plan.is_zip,
         "data_layers": [[layer.origin, dict(layer)] for layer in (*_host_layers(host), *layers)],
     }

@@ -1,4 +1,4 @@
-"""The host's side of a push: unpacks the manifest, runs it, and sends its events as frames. Runs on Python 3.9.
+"""The host's side of a push: asks for missing files, runs the manifest, and sends its events as frames. Python 3.9.
 
 Standard input carries the operator's stop request. Its end means that the pushing program is gone: the run stops in
 order, as on SIGTERM.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from shutil import rmtree
 
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import StopFlag, Stopped
-from mainstay.converge.host.bundles import unpack
+from mainstay.converge.host.bundles import BundleRefused, unpacking_directory
 from mainstay.converge.host.state import StateDirectory, Unusable, state_path
 from mainstay.converge.json_lines import event_lines, finite
 from mainstay.converge.manifest.hierarchy import DataLayer
@@ -20,6 +21,8 @@ from mainstay.converge.report import STABLE, Observer
 from mainstay.converge.run import Locked, RunRequest, run
 from mainstay.converge.value_kinds import conceal
 from mainstay.foundation.faults import DoesNotLoad
+from mainstay.push.content_store import ContentStore, TransferRefused
+from mainstay.push.delivery import Delivery
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,27 +43,35 @@ NAMES_PER_FRAME = 500
 MOST_FAULTS = 200
 
 
-def receive(order: Mapping[str, Any], archive: str, reader: IO[bytes], output: int) -> int:
-    """Runs the manifest in `archive` as `order` says. Returns the exit code."""
+def receive(
+    contents: str, digest: str, index: bytes | None, packed_index: bytes, reader: IO[bytes], output: int
+) -> int:
+    """Receives the files of an index and runs their manifest as ordered. Returns the exit code."""
     import gc
 
     # The objects of a run live until it ends, so collections find nothing.
     gc.disable()
     stop = StopFlag()
     channel = Channel(output, stop)
-    _watch(reader, stop)
     try:
-        state = StateDirectory(state_path(os.environ))
-        folder, close = unpack(
-            archive, "manifest", state, order["run_id"], is_zip=order["is_zip"], manifest=order["manifest"]
+        delivery = Delivery(ContentStore(contents), digest, index, packed_index)
+        needed = delivery.needed()
+        channel.send({"need": needed})
+        channel.flush()
+        order = _read_order(reader)
+        target = os.path.join(
+            unpacking_directory(StateDirectory(state_path(os.environ))), f"{order['run_id']}-{os.getpid()}"
         )
+        os.mkdir(target, 0o700)
         try:
-            os.chdir(folder)
-            session, report = run(_request(order, folder, channel, stop))
-            channel.send_report(session, report, whole=order["whole_report"])
+            delivery.receive(reader, needed, target)
+            _watch(reader, stop)
+            _run(order, os.path.join(target, "files"), channel, stop)
         finally:
             os.chdir("/")
-            close()
+            rmtree(target, ignore_errors=True)
+    except (BundleRefused, TransferRefused) as refusal:
+        channel.send({"fault": {"kind": "refused", "message": str(refusal)}})
     except DoesNotLoad as refusal:
         channel.send({"faults": [fault.as_json() for fault in refusal.faults[:MOST_FAULTS]]})
     except Stopped:
@@ -75,6 +86,22 @@ def receive(order: Mapping[str, Any], archive: str, reader: IO[bytes], output: i
         channel.send({"fault": {"kind": kind, "message": f"{place}{error.strerror or error}"}})
     channel.flush()
     return 0
+
+
+def _read_order(reader: IO[bytes]) -> Mapping[str, Any]:
+    import json
+
+    line = reader.readline()
+    if not line.endswith(b"\n"):
+        raise TransferRefused("the connection ended early")
+    order: Mapping[str, Any] = json.loads(line)
+    return order
+
+
+def _run(order: Mapping[str, Any], folder: str, channel: Channel, stop: StopFlag) -> None:
+    os.chdir(folder)
+    session, report = run(_request(order, folder, channel, stop))
+    channel.send_report(session, report, whole=order["whole_report"])
 
 
 def _request(order: Mapping[str, Any], folder: str, observer: Observer, stop: StopFlag) -> RunRequest:

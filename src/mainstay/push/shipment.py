@@ -1,29 +1,15 @@
-"""What travels to hosts, by digest: the program file and the manifest with its files."""
+"""What every host needs as a whole, by digest: the program file, and the index of the manifest's files."""
 
 from __future__ import annotations
 
-import os
+import zlib
 from hashlib import sha256
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-CHUNK_BYTES = 256 * 1024
 
 
 class Shipment:
-    """A file with its digest and size."""
+    """A document as it travels, and the digest of its content."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.size = os.path.getsize(path)
-        digest = sha256()
-        for piece in self.pieces():
-            digest.update(piece)
-        self.digest = digest.hexdigest()
-
-    def pieces(self) -> Iterator[bytes]:
-        with open(self.path, "rb") as file:
-            while piece := file.read(CHUNK_BYTES):
-                yield piece
+    def __init__(self, content: bytes, *, is_packed: bool) -> None:
+        self.digest = sha256(content).hexdigest()
+        # A program file is packed already.
+        self.travelling = content if is_packed else zlib.compress(content, 9)

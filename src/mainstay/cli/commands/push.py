@@ -171,7 +171,7 @@ def _prepare(
         control_directory=control_directory(os.environ),
         become=arguments.become or arguments.ask_become_pass,
         become_password=_become_password(arguments),
-        first_stage=first_stage_bytes(plan.shipments["program"], plan.shipments["archive"]),
+        first_stage=first_stage_bytes(plan.program, plan.index),
     )
     shared = {
         "identity": f"push:{_push_name(arguments)}",
@@ -187,7 +187,7 @@ def _prepare(
     for number, host in enumerate(hosts):
         order = order_for(host, plan, shared, values["data_layers"])
         outcome = HostOutcome(host.name, order["run_id"])
-        pushes.append(HostPush(outcome, host.python, order, plan.shipments, connection, f"{folder}/{number}"))
+        pushes.append(HostPush(outcome, host.python, order, plan, connection, f"{folder}/{number}"))
     return [list(batch) for batch in in_batches(pushes, size)], plan
 
 
