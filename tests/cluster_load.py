@@ -93,6 +93,8 @@ class ClusterLoad:
         self.ordered: dict[str, str] = {}
         self.unexpected: list[str] = []
         self.statuses: dict[int, int] = {}
+        # The last answer of each server, if it was a refusal.
+        self.refusals: dict[str, Any] = {}
         self._stop = threading.Event()
 
     def _new_agent(self, pool_set_id: str, number: int) -> Agent:
@@ -141,6 +143,7 @@ class ClusterLoad:
         except urllib3.exceptions.HTTPError:
             return None
         self.statuses[reply.status] = self.statuses.get(reply.status, 0) + 1
+        self.refusals[client.url] = reply.body if reply.status != 201 else None
         if reply.status == 201:
             return reply
         if reply.status != 503 or "Retry-After" not in reply.headers:
@@ -182,12 +185,19 @@ class ClusterLoad:
                 self.probes[name].participants.append(reply.body["id"])
             time.sleep(PROBE_PAUSE_SECONDS)
 
-    def wait_for_answers_after(self, moment: float, seconds: float) -> None:
+    def wait_for_answers_after(self, moment: float, seconds: float, explain: Callable[[], str] = str) -> None:
         """Waits until each server has acknowledged a write that was sent after the moment."""
+
+        def silent() -> list[str]:
+            return [name for name, probe in self.probes.items() if probe.first_answer_after(moment) is None]
+
         wait_until(
-            lambda: all(probe.first_answer_after(moment) is not None for probe in self.probes.values()),
+            lambda: not silent(),
             seconds,
-            lambda: f"a server acknowledges no writes; statuses {self.statuses}, unexpected {self.unexpected[:5]}",
+            lambda: (
+                f"{silent()} acknowledge no writes; last answers {self.refusals}, statuses {self.statuses},"
+                f" unexpected {self.unexpected[:5]}\n{explain()}"
+            ),
         )
 
     def completed(self) -> set[str]:

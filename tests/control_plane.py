@@ -22,6 +22,7 @@ import pytest
 import urllib3
 
 from mainstay.control.store.engine.records import fold
+from ports import free_ports
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
 START_SECONDS = 30
@@ -174,12 +175,12 @@ def start(
     *,
     database_url: str | None = None,
     environment: Mapping[str, str] | None = None,
-    port: int = 0,
+    port: int | None = None,
     ca_file: Path | None = None,
 ) -> Server:
     data_dir.parent.mkdir(parents=True, exist_ok=True)
     log = data_dir.with_name(f"{data_dir.name}.{uuid4().hex[:6]}.log")
-    command = [str(PROGRAM), "server", "--port", str(port), "--data-dir", str(data_dir)]
+    command = [str(PROGRAM), "server", "--port", str(port or free_ports(1)[0]), "--data-dir", str(data_dir)]
     environment = dict(environment or {})
     if database_url:
         command += ["--database-url", database_url]

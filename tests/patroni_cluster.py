@@ -10,12 +10,11 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -25,6 +24,7 @@ import urllib3
 
 from cluster_network import ClusterNetwork, cluster_network, wait_for_namespace
 from control_plane import children, find_postgresql, is_alive
+from ports import free_ports
 from required_parts import need_part, need_program, need_root
 
 TEMPLATES = Path(__file__).parents[1] / "deploy" / "cluster"
@@ -53,14 +53,6 @@ def need_cluster_parts() -> None:
     need_part(present=find_postgresql() is not None, what="PostgreSQL")
     for program in ("unshare", "nsenter", "setpriv", "ip"):
         need_program(program)
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def render(template: str, values: Mapping[str, str], target: Path) -> Path:
@@ -148,6 +140,11 @@ class Node:
             return found
         return {}
 
+    @property
+    def is_leader(self) -> bool:
+        state = self.state()
+        return state.get("role") in ("master", "primary") and state.get("state") == "running"
+
 
 @dataclass
 class PatroniCluster:
@@ -167,11 +164,14 @@ class PatroniCluster:
         return f"postgresql://postgres:{PASSWORD}@{hosts}/postgres?target_session_attrs=read-write"
 
     def leader(self) -> Node | None:
-        for node in self.nodes:
-            state = node.state()
-            if state.get("role") in ("master", "primary") and state.get("state") == "running":
-                return node
-        return None
+        return next((node for node in self.nodes if node.is_leader), None)
+
+    def wait_for_leader_besides(self, old: Node, seconds: float) -> None:
+        """An isolated leader may take itself for the leader longer than the others do."""
+        until = time.monotonic() + seconds
+        while not any(node.is_leader for node in self.nodes if node is not old):
+            assert time.monotonic() < until, f"no leader besides {old.name}: {self.states()}\n{self.logs()}"
+            time.sleep(0.2)
 
     def wait_until_whole(self, seconds: float = START_SECONDS) -> Node:
         """Waits for a leader, two streaming replicas, and a synchronous one. Returns the leader."""

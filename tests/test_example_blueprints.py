@@ -6,7 +6,6 @@ import json
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from control_plane import find_postgresql
 from mainstay.blueprints.check import check_blueprint
 from mainstay.blueprints.scaffold import files_of
+from ports import free_ports
 from required_parts import need
 from system.conftest import need_systemd
 
@@ -79,12 +79,6 @@ def plain_user() -> tuple[str, ...]:
     return ("unshare", "--user", f"--map-user={user.pw_uid}", f"--map-group={user.pw_gid}")
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @every_example
 def test_an_example_passes_its_test_in_a_scratch_directory(example: Path, tmp_path: Path) -> None:
     need_parts(example)
@@ -93,7 +87,7 @@ def test_an_example_passes_its_test_in_a_scratch_directory(example: Path, tmp_pa
     for order in (copy / "orders").iterdir():
         text = order.read_text()
         for port in PORTS:
-            text = text.replace(port, free_port())
+            text = text.replace(port, str(free_ports(1)[0]))
         order.write_text(text)
     check_walk(steps_of(copy, "--on", "scratch", command=plain_user()))
 

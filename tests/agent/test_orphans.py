@@ -17,6 +17,7 @@ import pytest
 from bridge import AgentProcess, Bridge, bridge_on, wait_until
 from control_plane import running, start
 from fault_lab import NAME, ROOT, FaultLab, file, run_script
+from ports import free_ports
 from scenario import unique
 
 PORT = "{{ lookup('properties.port') }}"
@@ -54,14 +55,6 @@ state = StateDirectory(state_path(os.environ))
 area = WorkArea(state.path, root, os.environ)
 AgentLoop(read_enrolment(config).client(connections=8), state, area, settings, Log(as_json=False)).run()
 """
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return found
 
 
 def is_taken(port: int) -> bool:

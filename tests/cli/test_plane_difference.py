@@ -28,7 +28,7 @@ def row_id(kind: str, *path: str) -> str:
 
 def snapshot_of(text: str) -> Snapshot:
     """A server with the entries of a plane document. `twin` gives a row the name of another one."""
-    snapshot = Snapshot(None)
+    snapshot = Snapshot(None, 0)
     content = read_plane([("server.yaml", text)])
     for (kind, path), entry in content.entries.items():
         found = row_id(kind, *path)

@@ -49,6 +49,9 @@ def two_servers(request: pytest.FixtureRequest, server: Server, tmp_path: Path) 
         ]
 
 
+OUTDATED = "mainstay: another apply changed the server after this plan was made; nothing was changed: run the command again\n"
+
+
 def write(folder: Path, text: str, name: str = "plane.yaml") -> str:
     place = folder / name
     place.write_text(text)
@@ -252,12 +255,55 @@ def test_kill_in_the_middle_of_an_apply_leaves_all_or_nothing(
         time.sleep(0.3 + 0.25 * attempt)
         process.send_signal(signal.SIGKILL)
         process.wait(30)
-        # The server may still carry it out.
-        time.sleep(0.2)
         assert rows_of(scenario, owner) in (0, wanted)
-    apply(shell, scenario.admin, file)
+    # The server may still carry out the last one, which is then noticed.
+    until = time.monotonic() + 60
+    while (done := shell.run(scenario.admin, "plane", "apply", file, code=None)).returncode != 0:
+        assert done.stderr == OUTDATED
+        assert time.monotonic() < until
     assert rows_of(scenario, owner) == wanted
     assert plan(shell, scenario.admin, file)["steps"] == []
+
+
+def test_applies_at_once_create_nothing_twice(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    owner = unique("owner")
+    file = write(
+        tmp_path,
+        f"participants:\n  {owner}:\npools:\n  {owner}:\n    s:\n      p: {{type: t, propertyType: integer, values: [1-40]}}\n",
+    )
+    environment = {**os.environ, **shell.environment(scenario.admin.token)}
+    command = [str(PROGRAM), "plane", "apply", file]
+    started = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    ended = [(*process.communicate(timeout=120), process.returncode) for process in started]
+    assert {code for *_, code in ended} <= {0, 1}
+    for out, errors, code in ended:
+        assert out.endswith("Applied.\n") or out == "No changes.\n" if code == 0 else errors == OUTDATED
+    assert rows_of(scenario, owner) == 1 + 1 + 1 + 40
+
+
+def test_a_batch_that_names_an_older_revision_is_refused(scenario: Scenario) -> None:
+    client, name = scenario.provider, unique("set")
+    body = {"name": name, "providerId": scenario.provider_id}
+    requests = [{"method": "POST", "path": "/service-pool-sets", "body": body}]
+    revision = client.get("/batch")["revision"]
+    batch = {"requests": requests, "ifRevision": revision}
+    client.call("POST", "/api/v1/batch?dryRun=true", batch, expect=200)
+    assert client.get("/batch")["revision"] == revision
+    # Of another owner.
+    admin_revision = scenario.admin.get("/batch")["revision"]
+    client.call("POST", "/api/v1/batch", batch, expect=200)
+    assert (client.get("/batch")["revision"], scenario.admin.get("/batch")["revision"]) == (
+        revision + 1,
+        admin_revision,
+    )
+    refused = client.call("POST", "/api/v1/batch", batch, expect=409).body
+    assert refused["code"] == "batch_outdated"
+    assert len(named(scenario, "service-pool-sets", name)) == 1
+    client.call("POST", "/api/v1/batch", {"requests": requests}, expect=200)
+    assert client.get("/batch")["revision"] == revision + 2
 
 
 def rows_of(scenario: Scenario, owner: str) -> int:
@@ -272,7 +318,9 @@ def rows_of(scenario: Scenario, owner: str) -> int:
 def test_a_lost_answer_is_finished_by_a_second_run(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
     name = unique("new")
     file = write(tmp_path, f"participants:\n  {name}:\n")
-    with faulty_proxy_to(shell.server, lambda method, path: None if path == "/api/v1/batch" else True) as proxy:
+    with faulty_proxy_to(
+        shell.server, lambda method, path: None if (method, path) == ("POST", "/api/v1/batch") else True
+    ) as proxy:
         lost = shell.run(scenario.admin, "plane", "apply", file, code=1, url=proxy.url)
     assert "The server has applied all or nothing" in lost.stderr
     apply(shell, scenario.admin, file)

@@ -76,12 +76,21 @@ class Plane:
         return self.load.scenario.admin
 
     def record_outage(self, cause: str, moment: float, names: tuple[str, ...]) -> None:
-        self.load.wait_for_answers_after(moment, FAILOVER_SECONDS)
+        self.load.wait_for_answers_after(moment, FAILOVER_SECONDS, self.explain)
         for name in names:
             probe = self.load.probes[name]
             self.outages.append(
                 (cause, name, probe.longest_gap_after(moment), probe.first_answer_after(moment) or 0.0)
             )
+
+    def explain(self) -> str:
+        """The state of the database nodes, and the ends of all logs."""
+        logs = [
+            f"{log}:\n{log.read_text(errors='replace')[-3000:]}"
+            for replica in self.replicas.values()
+            for log in replica.folder.parent.glob(f"{replica.folder.name}.*.log")
+        ]
+        return "\n".join([str(self.cluster.states()), *logs, self.cluster.logs()])
 
     def query(self, statement: str) -> list[Any]:
         async def fetch() -> list[Any]:
@@ -184,9 +193,7 @@ def partition_leader(plane: Plane) -> None:
     try:
         plane.record_outage("partition", moment, tuple(plane.replicas))
         time.sleep(max(0.0, moment + PARTITION_SECONDS - time.monotonic()))
-        elected = plane.cluster.leader()
-        assert elected is not None
-        assert elected is not leader, "the isolated node is still the leader"
+        plane.cluster.wait_for_leader_besides(leader, FAILOVER_SECONDS)
     finally:
         plane.cluster.rejoin(leader)
 

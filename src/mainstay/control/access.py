@@ -168,6 +168,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     ("blueprint", "write"): ADMIN_ONLY,
     # Every request in a batch has a row of its own.
     ("batch", "send"): {A: ALL, P: ALL},
+    ("batch", "read"): {A: ALL, P: ALL},
     ("event", "read"): {A: ALL, P: _own("provider_id", "consumer_id", "participant_id")},
     ("event", "lease"): ADMIN_ONLY,
     ("event", "verify"): ADMIN_ONLY,

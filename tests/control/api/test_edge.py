@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from control_plane import PROGRAM, Client, Reply, Server, running
 from mainstay.control.access import ACCESS, Role
 from mainstay.control.api.endpoints import all_endpoints
+from ports import free_ports
 from scenario import Scenario
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "access.txt"
@@ -265,9 +266,7 @@ def test_every_response_forbids_caches_and_type_guessing(server: Server, scenari
 
 
 def test_the_health_port_serves_only_health_and_metrics(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     with running(tmp_path / "data", environment={"MAINSTAY_HEALTH_PORT": str(port)}):
         health = Client(f"http://127.0.0.1:{port}")
         health.call("GET", "/healthz", expect=200)

@@ -154,7 +154,7 @@ class _Run:
             return self._report(faults)
         if arguments.verb == "plan":
             return self._show(found)
-        return self._apply(found, built)
+        return self._apply(found, built, snapshot.revision)
 
     def _dry_run(self, built: PlaneRequests) -> list[PlaneFault]:
         from mainstay.cli.plane.entries import PlaneFault
@@ -193,8 +193,8 @@ class _Run:
             print_plan(found)
         return EXIT_CHANGES if found.steps and self._arguments.detailed_exitcodes else 0
 
-    def _apply(self, found: Difference, built: PlaneRequests) -> int:
-        from mainstay.agent.client import Unreachable
+    def _apply(self, found: Difference, built: PlaneRequests, revision: int) -> int:
+        from mainstay.agent.client import ServerRefusal, Unreachable
         from mainstay.cli.local_run import print_json
         from mainstay.cli.views.plane import plan_document, print_plan
 
@@ -205,7 +205,15 @@ class _Run:
             _ask_for_number(found.deletions)
         if built.requests:
             try:
-                self._client.post("/batch", {"requests": built.requests}, timeout_seconds=BATCH_SECONDS)
+                body = {"requests": built.requests, "ifRevision": revision}
+                self._client.post("/batch", body, timeout_seconds=BATCH_SECONDS)
+            except ServerRefusal as refusal:
+                if refusal.code != "batch_outdated":
+                    raise
+                raise CommandRefused(
+                    "another apply changed the server after this plan was made; nothing was changed: run the command again",
+                    exit_code=EXIT_FAULTS,
+                ) from None
             except Unreachable as error:
                 raise CommandRefused(
                     f"{error}\nThe server has applied all or nothing; the same command again finishes what is left.",

@@ -29,12 +29,14 @@ ID_DIGITS = 8
 class Snapshot:
     """`entries` of kinds without blueprints; `paths` names every row that can be referred to, by kind and id.
 
-    `ambiguous`: paths whose last name several rows have → their ids. `participant_id` None: the caller is an admin."""
+    `ambiguous`: paths whose last name several rows have → their ids. `participant_id` None: the caller is an admin.
+    `revision`: of the batches that were carried out before."""
 
-    __slots__ = ("ambiguous", "entries", "ids", "participant_id", "paths", "rows")
+    __slots__ = ("ambiguous", "entries", "ids", "participant_id", "paths", "revision", "rows")
 
-    def __init__(self, participant_id: str | None) -> None:
+    def __init__(self, participant_id: str | None, revision: int) -> None:
         self.participant_id = participant_id
+        self.revision = revision
         self.entries: dict[tuple[str, Path], Entry] = {}
         self.paths: dict[tuple[str, str], Path] = {}
         self.ids: dict[tuple[str, Path], str] = {}
@@ -56,7 +58,9 @@ class Snapshot:
 
 def read_snapshot(client: Client, *, orders: bool) -> Snapshot:
     """`orders`: also the services, of which there may be many."""
-    snapshot = Snapshot(client.get("/tokens/me").get("participantId"))
+    # First: what another apply changes after this is noticed.
+    revision = client.get("/batch")["revision"]
+    snapshot = Snapshot(client.get("/tokens/me").get("participantId"), revision)
     reader = _Reader(client, snapshot)
     reader.participants()
     reader.catalogue()

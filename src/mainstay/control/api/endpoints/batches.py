@@ -18,8 +18,9 @@ from mainstay.control.api.admission import refuse_role
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.errors import HttpRefusal, refusal_answer
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body
-from mainstay.control.operations.machinery.refusals import BadInput, BatchRefused
+from mainstay.control.operations.machinery.refusals import BadInput, BatchOutdated, BatchRefused
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.batches import next_revision, read_revision
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.joined import JoinedStore
 
@@ -71,6 +72,8 @@ class PartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class RequestBatch(Body, frozen=True, kw_only=True):
+    # Of `GET /batch`, read before what the requests are based on. Refused if another batch came in between.
+    if_revision: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
     requests: Annotated[list[PartRequest], msgspec.Meta(min_length=1, max_length=MAX_REQUESTS)]
 
 
@@ -86,10 +89,24 @@ class BatchResult(msgspec.Struct, frozen=True):
     results: list[PartResult]
 
 
+class BatchRevision(msgspec.Struct, frozen=True):
+    # The number of batches that this participant, or the admins together, have sent.
+    revision: int
+
+
+async def _show_revision(call: Call) -> Answer:
+    async with call.reading() as work:
+        return Answer(BatchRevision(await read_revision(work.tx, call.required_caller.participant_id)))
+
+
 async def _send(call: Call) -> Answer:
     batch, dry_run = call.read(RequestBatch), call.flag("dryRun")
     _admit(call, len(batch.requests))
     async with call.session.rolled_back() if dry_run else call.transaction() as work:
+        if not dry_run:
+            revision = await next_revision(work.tx, call.required_caller.participant_id)
+            if batch.if_revision not in (None, revision - 1):
+                raise BatchOutdated
         results = await _Parts(call, work, stops=not dry_run).carry_out(batch.requests)
     return Answer(BatchResult(results))
 
@@ -205,6 +222,14 @@ def _set_at(document: object, pointer: str, value: str) -> None:
 
 
 ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path=PATH,
+        act=_show_revision,
+        access=("batch", "read"),
+        summary="Show the revision that a batch can name, so that it is refused after another one",
+        answer=BatchRevision,
+    ),
     Endpoint(
         method="POST",
         path=PATH,

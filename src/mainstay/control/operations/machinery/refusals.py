@@ -63,6 +63,15 @@ class BatchRefused(Conflict):
     code = "batch_refused"
 
 
+class BatchOutdated(Conflict):
+    """Another batch came after the revision that this one names."""
+
+    code = "batch_outdated"
+
+    def __init__(self) -> None:
+        super().__init__("another batch has changed the server meanwhile; nothing was changed: plan again")
+
+
 class PlanFailed(Conflict):
     """The agent cannot forecast the job; the message contains its reason."""
 

@@ -1,0 +1,22 @@
+"""Revisions: how many batches a participant, or the admins together, have sent."""
+
+from __future__ import annotations
+
+from mainstay.control.store.engine.contract import Transaction
+
+ADMINS = ""
+
+
+async def read_revision(tx: Transaction, participant_id: str | None) -> int:
+    rows = await tx.fetch("SELECT revision FROM batch_revisions WHERE owner = :owner", owner=participant_id or ADMINS)
+    return int(str(rows[0]["revision"])) if rows else 0
+
+
+async def next_revision(tx: Transaction, participant_id: str | None) -> int:
+    """Waits for other batches of the same owner."""
+    rows = await tx.fetch(
+        "INSERT INTO batch_revisions (owner, revision) VALUES (:owner, 1)"
+        " ON CONFLICT (owner) DO UPDATE SET revision = batch_revisions.revision + 1 RETURNING revision",
+        owner=participant_id or ADMINS,
+    )
+    return int(str(rows[0]["revision"]))
