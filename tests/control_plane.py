@@ -25,7 +25,8 @@ from mainstay.control.store.engine.records import fold
 from ports import free_ports
 
 PROGRAM = Path(sys.executable).with_name("mainstay")
-START_SECONDS = 30
+# Long: other tests and other programs may occupy the machine.
+START_SECONDS = 120
 # PostgreSQL needs a key that all replicas share.
 SHARED_KEY = "cd" * 32
 
@@ -189,6 +190,17 @@ def start(
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAINSTAY_", "VAULT_"))}
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**inherited, **environment})
+    try:
+        url = _wait_until_ready(process, log, ca_file)
+    except BaseException:
+        process.kill()
+        process.wait(timeout=30)
+        raise
+    return Server(process, url, data_dir, log, database_url)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], log: Path, ca_file: Path | None) -> str:
+    """Returns the address of the server."""
     until = time.monotonic() + START_SECONDS
     while True:
         text = log.read_text(errors="replace")
@@ -207,7 +219,7 @@ def start(
             assert process.poll() is None, log.read_text(errors="replace")
         assert time.monotonic() < until, "the server is not ready in time"
         time.sleep(0.02)
-    return Server(process, url, data_dir, log, database_url)
+    return url
 
 
 def missing(part: str, why: str) -> None:
