@@ -30,6 +30,8 @@ TEXTS = {
     "long": LONG,
     "long_words": "wörd " * 2_000,
 }
+# A page that shows a part of a hostile text contains one of these. Pages cut long texts.
+MARKS = ("x-hostile", "&lt;/ti", "onfocus", "javascript:", "7001", "\u202e", "xxxxx", "wörd", "[31m")
 MANY = 300
 REPORT_SIZE = 1_000_000
 # Stored before names had rules.

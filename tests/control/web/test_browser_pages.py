@@ -15,12 +15,14 @@ from browser import (
     assert_fits,
     assert_operable_by_keyboard,
     browser_user,
+    provide_axe,
 )
 from browser_session import WebSession, signed_in
 from control_plane import Server, running
 from mainstay.control.web.contract import WebPage
 from sample_rows import SampleRows
 from scenario import Scenario, unique
+from torture import DATABASES_OF_LONG_TESTS
 from web_samples import page_name, readable_pages, sample_urls
 
 if TYPE_CHECKING:
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
 PAGES = readable_pages()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=DATABASES_OF_LONG_TESTS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Of its own: rows of other tests make pages long and change them while they are looked at."""
+    """Of its own: rows of other tests make pages long and change them while they are looked at. The look of a page
+    does not depend on the database; `test_every_page.py` fetches each page from both."""
     url = request.getfixturevalue("postgresql").new_database() if request.param == "postgresql" else None
     with running(tmp_path_factory.mktemp("pages") / "data", database_url=url) as found:
         yield found
@@ -52,7 +55,9 @@ def admin_tab(browser: Browser, server: Server, admin_session: WebSession) -> It
     """One tab for all pages: a new one costs as much as the page."""
     with browser_user(browser, server.url) as user:
         user.adopt(admin_session)
-        yield user, user.new_page()
+        shown = user.new_page()
+        provide_axe(shown)
+        yield user, shown
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.access is not None], ids=page_name)
@@ -79,11 +84,9 @@ def use_page(shown: Page, server: Server, page: WebPage, rows: SampleRows) -> No
         assert shown.title()
         assert shown.locator("h1").count() == 1
         assert_fits(shown)
-        # The look does not depend on the database.
-        if server.database_url is None:
-            assert_accessible(shown)
-            if number == 0:
-                assert_operable_by_keyboard(shown)
+        assert_accessible(shown)
+        if number == 0:
+            assert_operable_by_keyboard(shown)
 
 
 def test_a_person_signs_in_and_out(browser: Browser, server: Server, scenario: Scenario) -> None:
