@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import seed_text
 from browser import assert_accessible, assert_fits, browser_user
+from browser_session import signed_in
 from control_plane import Client, Server
 from order_samples import ANSWER, schema_of
 from scenario import Scenario
@@ -96,3 +97,24 @@ def test_an_order_from_the_form_to_the_service(browser: Browser, embedded: Serve
         page.goto(f"{embedded.url}/services/{service['id']}/update")
         assert_accessible(page)
         assert_fits(page)
+
+
+def test_a_browser_reaches_actions_whose_names_are_parts_of_paths(browser: Browser, embedded: Server) -> None:
+    """Browsers resolve `..` and `%2e%2e` before they send a request."""
+    scenario = Scenario(embedded.admin)
+    names = ("..", ".", "%2e%2e", "../../agents", "a/b?c#d")
+    actions = [each for each in LIFECYCLE["actions"] if each["name"] in ("create", "delete")]
+    actions += [{"name": name, "transitions": [{"from": "Stopped", "to": "Stopped"}]} for name in names]
+    service = scenario.complete(scenario.order(scenario.service_type(None, {**LIFECYCLE, "actions": actions})))
+    with browser_user(browser, embedded.url) as user:
+        user.adopt(signed_in(embedded.url, str(scenario.consumer.token)))
+        page = user.new_page()
+        page.goto(f"{embedded.url}/services/{service['id']}")
+        links = page.locator("main a[href*='/do/']:not([href*='/do/delete'])").evaluate_all(
+            "links => links.map(link => new URL(link.getAttribute('href'), document.baseURI).href)"
+        )
+        reached = set()
+        for link in set(links):
+            page.goto(link)
+            reached.add(page.inner_text("h1"))
+    assert reached == {f"{name[:1].upper()}{name[1:]} {service['name']}" for name in names}

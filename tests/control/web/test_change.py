@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -20,6 +21,23 @@ SCHEMA = {
     "region": {"type": "string", "immutable": True},
     "note": {"type": "string"},
 }
+# Names that a path cannot carry as they are, or that mean something in an address.
+ODD_NAMES = (
+    "a/b",
+    "/",
+    "what?x=1&y",
+    "#top",
+    "50%",
+    "100%25",
+    "a%2Fb",
+    "..",
+    ".",
+    "../x",
+    "größer 写",
+    "a+b c",
+    "\\",
+    "'\"<i>",
+)
 ORDERED = {"size": 3, "password": "first-secret", "region": "fra", "note": "x"}
 
 
@@ -125,6 +143,26 @@ def test_an_action_that_is_not_possible_now_says_why(consumer: WebSession, servi
     assert "Nothing was done" in shown.text
     assert 'value="place"' not in shown.text
     consumer.get(f"/services/{service['id']}/do/fly", expect=404)
+
+
+def test_an_action_with_any_name_is_reached_by_its_link_and_run_by_its_form(
+    scenario: Scenario, consumer: WebSession
+) -> None:
+    actions = [each for each in SIMPLE["actions"] if each["name"] in ("create", "delete")]
+    actions += [{"name": name, "transitions": [{"from": "Stopped", "to": "Stopped"}]} for name in ODD_NAMES]
+    service = scenario.complete(scenario.order(scenario.service_type(None, {**SIMPLE, "actions": actions})))
+    scenario.admin.patch(f"/agents/{scenario.agent_id}", {"status": "Disconnected"})
+    page = f"/services/{service['id']}"
+    links = set(re.findall(rf'href="({page}/do/[^"?]*)"', text_of(consumer.get(page)))) - {f"{page}/do/delete"}
+    ran = []
+    for link in links:
+        shown = consumer.get(link)
+        assert f'action="{link}"' in text_of(shown)
+        plan = submit(consumer, link, shown, step="plan")
+        submit(consumer, link, plan, expect=303, step="place")
+        ran.append(scenario.service(service["id"])["activeJob"]["action"])
+        scenario.complete(service)
+    assert sorted(ran) == sorted(ODD_NAMES)
 
 
 def test_a_delete_asks_for_the_name(scenario: Scenario, consumer: WebSession, service: Any) -> None:

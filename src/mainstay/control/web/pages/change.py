@@ -13,6 +13,7 @@ from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations.machinery.runs import definition_of
 from mainstay.control.operations.machinery.views import ServiceView, show_service
 from mainstay.control.store.services import SERVICES
+from mainstay.control.web.action_addresses import action_address, action_in
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
 from mainstay.control.web.forms.choices import FormChoices
 from mainstay.control.web.forms.entries import FormEntries, add_row, initial_entries, remove_row
@@ -42,8 +43,7 @@ class ServiceAction:
 
     @property
     def url(self) -> str:
-        base = f"/services/{self.service.id}"
-        return f"{base}/update" if self.action == UPDATE else f"{base}/do/{quote(self.action, safe='')}"
+        return action_address(self.service.id, self.action)
 
     @property
     def page(self) -> str:
@@ -92,7 +92,7 @@ class ServiceAction:
 
 
 async def _read_action(call: PageCall) -> ServiceAction:
-    action = call.path.get("action", UPDATE)
+    action = action_in(call.path["action"]) if "action" in call.path else UPDATE
     async with call.reading() as work:
         row = await work.find(SERVICES, call.path["id"], "order")
         definition = await definition_of(work, row)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -30,6 +29,7 @@ from mainstay.control.store.services import (
     read_references,
     recent_states,
 )
+from mainstay.control.web.action_addresses import action_address
 from mainstay.control.web.contract import PageAnswer, PageCall, WebPage
 from mainstay.control.web.drawings.lifecycle import ServiceMoves, draw_lifecycle
 from mainstay.control.web.drawings.metric_chart import MetricPoint, draw_metric_chart
@@ -226,18 +226,13 @@ def _actions(caller: Caller, view: ServiceView, lifecycle: Lifecycle) -> list[Po
     return [
         PossibleAction(
             name,
-            _plan_address(view.id, name),
+            action_address(view.id, name),
             run_path(lifecycle, name, view.status)[-1],
             is_dangerous=run_path(lifecycle, name, view.status)[-1] in lifecycle.terminal_states,
         )
         # The change of properties first: it is what most visitors come for.
         for name in sorted(view.available_actions, key=lambda name: name != "update")
     ]
-
-
-def _plan_address(service_id: str, action: str) -> str:
-    base = f"/services/{service_id}"
-    return f"{base}/update" if action == "update" else f"{base}/do/{quote(action, safe='')}"
 
 
 def _draw(lifecycle: Lifecycle, view: ServiceView, actions: Sequence[PossibleAction]) -> str:
