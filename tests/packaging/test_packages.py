@@ -1,18 +1,25 @@
 """The packages of `make package`: they install on real systems, run there, and leave nothing behind.
 
-`make test` installs on a copy of this machine that ends with the test, `make torture` on minimal Debian roots too."""
+`make test` installs on a throw-away host with the programs of this machine, `make torture` on minimal Debian systems too,
+with and without systemd."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
+from hashlib import md5
 from pathlib import Path
+from py_compile import PycInvalidationMode
+from py_compile import compile as compile_source
 
 import pytest
 
+from bridge import write_blueprint
 from interpreters import need_python
+from mainstay.converge.host.throw_away_host import SystemdHost, why_unavailable
 from required_parts import need, need_part, need_program, need_root
 from torture import IS_TORTURE
 
@@ -71,6 +78,55 @@ dpkg --purge mainstay | grep kept
 ls -d /var/lib/mainstay* /var/cache/mainstay* 2>/dev/null || true
 rmdir /var/lib/mainstay-server
 """
+# ---- the life of the Debian package on a host ----
+NEWER = "9.1.0"
+PRESENT = """\
+- file:
+    - /srv/ordered:
+        ensure: present
+        content: "{{ lookup('properties.text') }}"
+        owner: root
+        group: root
+        mode: "0640"
+"""
+ABSENT = "- file:\n    - /srv/ordered: {ensure: absent}\n"
+MACHINE_STATE = (
+    "/etc/mainstay /var/lib/mainstay /var/lib/mainstay-server /var/lib/private/mainstay-server /var/cache/mainstay"
+)
+STATES = "systemctl show --value -p ActiveState,UnitFileState mainstay-agent mainstay-server | xargs echo"
+PIDS = "systemctl show --value -p MainPID mainstay-agent mainstay-server | xargs echo"
+AS_ADMIN = "export MAINSTAY_URL=http://127.0.0.1:8420 MAINSTAY_TOKEN=$(cat /var/lib/mainstay-server/admin.token)\n"
+AS_CUSTOMER = "export MAINSTAY_URL=http://127.0.0.1:8420 MAINSTAY_TOKEN=$(cat /root/shop-team.token)\n"
+API_DESCRIPTION = (
+    "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8420/openapi.json', timeout=20).read().decode())"
+)
+FILES_OF_NO_PACKAGE = """
+dpkg --verify mainstay
+find /usr/lib/mainstay -type f >/tmp/found
+grep -vxFf /var/lib/dpkg/info/mainstay.list /tmp/found || true
+"""
+START = f"""
+systemctl enable --now --quiet mainstay-server
+{AS_ADMIN}
+mainstay blueprint push "$1" >/dev/null
+code=$(mainstay agents add this-host --serves package-life --quiet)
+mainstay agent enroll $MAINSTAY_URL "$code" >/dev/null
+systemctl enable --now --quiet mainstay-agent
+mainstay participants add shop-team --token-file /root/shop-team.token >/dev/null
+"""
+# One minute at most.
+UNTIL_RESTARTED = """
+for n in $(seq 300); do
+  pid=$(systemctl show --value -p MainPID mainstay-agent)
+  [ $pid = "$1" ] || [ $pid = 0 ] || exit 0
+  sleep 0.2
+done
+exit 1
+"""
+WHAT_IS_KEPT = ["/etc/mainstay", "/etc/mainstay/agent.json", "/var/lib/mainstay-server"]
+OF_DPKG = ("/var/lib/dpkg", "/var/log/dpkg.log", "/var/cache/ldconfig", "/etc/ld.so.cache")
+# Of systemd and of the commands above.
+OF_OTHERS = ("/var/lib/systemd", "/var/log/journal", "/var/lib/private", "/root/shop-team.token")
 PROGRAM_FILE = f"""
 {WRITE_MANIFEST}
 cd /
@@ -95,10 +151,13 @@ def build(folder: Path, *kinds: str) -> Path:
 def minimal_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Debian with Python and nothing else."""
     need_root()
-    folder = tmp_path_factory.mktemp("minimal")
-    command = [need_program("mmdebstrap"), "--quiet", "--variant=minbase", "--include=python3", "bookworm"]
-    subprocess.run([*command, folder / "root"], check=True, timeout=600)
-    return folder / "root"
+    return install_debian(tmp_path_factory.mktemp("minimal") / "root", "python3")
+
+
+def install_debian(folder: Path, packages: str) -> Path:
+    command = [need_program("mmdebstrap"), "--quiet", "--variant=minbase", f"--include={packages}", "bookworm"]
+    subprocess.run([*command, folder], check=True, timeout=600)
+    return folder
 
 
 def run_in_copy(lower: Path, packages: Path, scratch: Path, script: str) -> str:
@@ -133,9 +192,111 @@ def check_debian_package(output: str) -> None:
     assert [path for path in parts["left"].splitlines() if not path.startswith(of_dpkg)] == []
 
 
-def test_the_debian_package_installs_runs_and_goes_without_a_trace(packages: Path, tmp_path: Path) -> None:
+def newer_package(packages: Path, scratch: Path) -> Path:
+    """The same package with a higher version number, in the package and in the program."""
+    (package,) = packages.glob("*.deb")
+    subprocess.run(["dpkg-deb", "--raw-extract", package, scratch / "tree"], check=True, timeout=120)
+    (source,) = (scratch / "tree").glob("usr/lib/mainstay/lib/*/site-packages/mainstay/__init__.py")
+    (compiled,) = source.parent.glob("__pycache__/__init__.*")
+    old = {path: md5(path.read_bytes()).hexdigest() for path in (source, compiled)}
+    source.write_text(re.sub(r'__version__ = ".*"', f'__version__ = "{NEWER}"', source.read_text()))
+    compile_source(str(source), str(compiled), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH, doraise=True)
+    control, sums = (scratch / "tree" / "DEBIAN" / name for name in ("control", "md5sums"))
+    control.write_text(re.sub(r"^Version: .*", f"Version: {NEWER}", control.read_text(), flags=re.MULTILINE))
+    text = sums.read_text()
+    for path, digest in old.items():
+        text = text.replace(digest, md5(path.read_bytes()).hexdigest())
+    sums.write_text(text)
+    place = scratch / "newer" / f"mainstay_{NEWER}.deb"
+    place.parent.mkdir()
+    build_words = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(scratch / "tree"), str(place)]
+    subprocess.run(build_words, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    return place
+
+
+def entries_below(folder: str) -> set[str]:
+    found = (Path(top, name) for top, folders, files in os.walk(folder) for name in (*folders, *files))
+    return {f"/{path.relative_to(folder)}" for path in found}
+
+
+@pytest.fixture(scope="module", params=["this machine", "minimal"] if IS_TORTURE else ["this machine"])
+def lower(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The system that the host has below its own writes."""
+    reason = why_unavailable()
+    need(present=reason is None, what=f"a host with a real systemd ({reason})")
     need(present=SYSTEM_PYTHON.exists(), what=f"{SYSTEM_PYTHON}, which the package depends on")
-    check_debian_package(run_in_copy(Path("/"), packages, tmp_path / "copy", DEBIAN_PACKAGE))
+    if request.param == "this machine":
+        return Path("/")
+    need_part(present=SYSTEM_PYTHON.name == "python3.11", what="the Python of Debian 12")
+    return install_debian(tmp_path_factory.mktemp("systemd") / "root", "python3,systemd,dbus")
+
+
+def test_the_debian_package_serves_an_order_is_upgraded_and_goes_without_a_trace(
+    packages: Path, lower: Path, tmp_path: Path
+) -> None:
+    blueprint = write_blueprint(
+        tmp_path / "blueprint",
+        type_name="package-life",
+        manifests={**dict.fromkeys(("create", "update", "start", "stop"), PRESENT), "delete": ABSENT},
+        property_schema={"text": {"type": "string"}},
+    )
+    newer = newer_package(packages, tmp_path)
+    (older,) = packages.glob("*.deb")
+    binds = [packages, newer.parent, blueprint]
+    with SystemdHost("package", lower=lower, read_only_binds=binds) as host:
+        host.shell(f"rm -rf {MACHINE_STATE}")
+        before = entries_below(host.upper_layer)
+        host.shell(f"dpkg --install {older}")
+        assert host.shell(STATES) == "inactive disabled inactive disabled\n"
+        host.shell(START, str(blueprint))
+        host.shell(f"{AS_CUSTOMER} mainstay order package-life shop -p text=first")
+        assert host.shell("stat -c %a:%U /srv/ordered; cat /srv/ordered") == "640:root\nfirst"
+        host.write("/etc/mainstay/site.yaml", MANIFEST)
+        host.shell("mainstay schedule /etc/mainstay/site.yaml --every 1h; systemctl start mainstay-apply-site")
+        assert host.read("/srv/greeting") == "HELLO"
+        assert host.shell("/usr/lib/mainstay/bin/python -Ic 'import sys; print(sys.prefix)'") == "/usr/lib/mainstay\n"
+        assert host.shell(FILES_OF_NO_PACKAGE) == "", "files differ from the package, or are not part of it"
+
+        # The upgrade restarts both units with the new code; data, enrollment, services and schedules stay.
+        agent, server = host.shell(PIDS).split()
+        host.shell(f"dpkg --install {newer}")
+        host.shell(UNTIL_RESTARTED, agent)
+        assert set(host.shell(PIDS).split()).isdisjoint({agent, server, "0"})
+        assert host.shell(STATES) == "active enabled active enabled\n"
+        assert f'"version":"{NEWER}"' in host.shell(f'/usr/lib/mainstay/bin/python -Ic "{API_DESCRIPTION}"')
+        assert host.shell("mainstay --version") == f"mainstay {NEWER}\n"
+        host.shell(f"{AS_CUSTOMER} mainstay do shop update -p text=second")
+        assert host.read("/srv/ordered") == "second"
+        host.shell(f"{AS_CUSTOMER} mainstay do shop delete")
+        assert host.shell("mainstay schedule | tail -1").startswith("site ")
+        assert host.shell(FILES_OF_NO_PACKAGE) == "", "files differ from the package, or are not part of it"
+
+        # What runs wrote stays until the purge, and the data of a server and the enrollment even then.
+        host.shell("dpkg --remove mainstay")
+        assert host.shell("systemctl list-units --all --plain --no-legend 'mainstay-*'") == ""
+        shown = "systemctl list-unit-files --no-legend 'mainstay-*' | awk '{print $1, $2}'"
+        assert set(host.shell(shown).splitlines()) == {
+            "mainstay-apply-site.service static",
+            "mainstay-apply-site.timer disabled",
+        }
+        assert host.shell("ls -d /usr/bin/mainstay /usr/lib/mainstay /var/lib/mainstay 2>/dev/null || true") == (
+            "/var/lib/mainstay\n"
+        )
+        host.shell("rm /srv/greeting /etc/mainstay/site.yaml")
+        purged = host.shell("dpkg --purge mainstay | grep kept")
+        assert purged.splitlines() == [
+            f"{path} is kept; remove it by hand if you do not need it."
+            for path in ("/var/lib/private/mainstay-server", "/etc/mainstay")
+        ]
+        assert host.run("systemctl", "list-unit-files", "--no-legend", "mainstay-*").stdout == ""
+        assert host.shell("test -s /var/lib/mainstay-server/mainstay.db && echo kept") == "kept\n"
+        assert host.run("getent", "passwd", "mainstay-server").stdout == ""
+        left = entries_below(host.upper_layer) - before
+        # The layer repeats directories of the lower one in which something was written.
+        left = {
+            path for path in left if not path.startswith((*OF_DPKG, *OF_OTHERS)) and not (lower / path[1:]).is_dir()
+        }
+        assert sorted(left) == WHAT_IS_KEPT
 
 
 def test_the_wheel_installs_on_the_oldest_python(tmp_path: Path) -> None:

@@ -229,8 +229,11 @@ class SystemdHost:
         life_seconds: float = 3600.0,
         size: str = "1g",
         disk: Path | None = None,
+        lower: Path | None = None,
     ) -> None:
         self.name = name
+        # The root that the host sees below its own writes; None: that of this machine.
+        self.lower = lower
         self.network = network
         self.binds = "".join(f"{path.resolve()}\t{path.resolve()}\n" for path in read_only_binds)
         self.boot_seconds = boot_seconds
@@ -258,7 +261,7 @@ class SystemdHost:
         self._cgroup = f"{base}/{os.path.basename(self._directory)}"
         command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-IS", __file__]
         command += [self._directory, self._cgroup, self.name, "1" if self.network else ""]
-        command += [str(self.life_seconds), self.size, self.binds, str(self.disk or "")]
+        command += [str(self.life_seconds), self.size, self.binds, str(self.disk or ""), str(self.lower or "/")]
         self._log = tempfile.TemporaryFile()  # closed by __exit__
         self._supervisor = subprocess.Popen(
             command,
@@ -443,7 +446,7 @@ def _put(path: str, text: str) -> None:
     Path(path).write_text(text)
 
 
-def _prepare_root(mount_point: str, name: str, size: str, disk: str) -> None:
+def _prepare_root(mount_point: str, name: str, size: str, disk: str, lower: str) -> None:
     if disk:
         subprocess.run(["mount", "--bind", disk, mount_point], check=True)
     else:
@@ -451,7 +454,7 @@ def _prepare_root(mount_point: str, name: str, size: str, disk: str) -> None:
     is_known = os.path.isdir(f"{mount_point}/upper")
     for directory in ("upper", "work", "root"):
         os.makedirs(f"{mount_point}/{directory}", exist_ok=True)
-    layers = f"lowerdir=/,upperdir={mount_point}/upper,workdir={mount_point}/work"
+    layers = f"lowerdir={lower},upperdir={mount_point}/upper,workdir={mount_point}/work"
     subprocess.run(["mount", "-t", "overlay", "-o", layers, "overlay", f"{mount_point}/root"], check=True)
     if is_known:
         return
@@ -495,7 +498,7 @@ def _plug(pid: str) -> int:
 
 
 def _supervise(
-    state: str, cgroup: str, name: str, network: str, life_seconds: str, size: str, binds: str, disk: str
+    state: str, cgroup: str, name: str, network: str, life_seconds: str, size: str, binds: str, disk: str, lower: str
 ) -> int:
     def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
@@ -507,7 +510,7 @@ def _supervise(
     try:
         os.mkdir(cgroup)
         os.mkdir(mount_point)
-        _prepare_root(mount_point, name, size, disk)
+        _prepare_root(mount_point, name, size, disk, lower)
         master, slave = os.openpty()
         environment = {
             **ENVIRONMENT,
