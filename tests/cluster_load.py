@@ -101,11 +101,12 @@ class ClusterLoad:
         made = self.scenario.new_agent(servicePoolSetId=pool_set_id)
         token = self.scenario.token("agent", made["id"]).token
         assert token is not None
-        return Agent(made["id"], token, self.folder / f"agent-{number}.record")
+        record = self.folder / f"agent-{number}.record"
+        record.touch()
+        return Agent(made["id"], token, record)
 
     def start_agent(self, agent: Agent) -> None:
         program = [sys.executable, str(Path(__file__).with_name("simulated_agent.py"))]
-        agent.record.touch()
         agent.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *program, str(agent.record), *self.urls.values()],
             env={**os.environ, "AGENT_TOKEN": agent.token},
@@ -167,6 +168,16 @@ class ClusterLoad:
             turn += 1
             time.sleep(ORDER_PAUSE_SECONDS)
 
+    def order_until_acknowledged(self, url: str, agent: Agent, seconds: float) -> str:
+        """Orders a service on one server, again after a 503; returns its job."""
+        client, key = Client(url, self.scenario.consumer.token), uuid4().hex
+        body = self.order_body(agent, self.groups[0])
+        until = time.monotonic() + seconds
+        while (reply := self._send(client, "/services", body, key)) is None:
+            assert time.monotonic() < until, f"{url} acknowledges no order: {self.refusals.get(url)}"
+            time.sleep(0.1)
+        return str(reply.body["activeJob"]["id"])
+
     def order_body(self, agent: Agent, group_id: str) -> dict[str, Any]:
         return {
             "serviceTypeId": self.kind["id"],
@@ -200,15 +211,17 @@ class ClusterLoad:
             ),
         )
 
+    def _records(self) -> list[str]:
+        agents = (*self.agents, self.idle_agent)
+        return [line for agent in agents for line in agent.record.read_text().splitlines()]
+
     def completed(self) -> set[str]:
         """Jobs whose completion was acknowledged to an agent."""
-        lines = [line for agent in self.agents for line in agent.record.read_text().splitlines()]
-        return {line.removeprefix("completed ") for line in lines if line.startswith("completed ")}
+        return {line.removeprefix("completed ") for line in self._records() if line.startswith("completed ")}
 
     def complaints(self) -> list[str]:
         """Answers that a client or an agent must not get."""
-        lines = [line for agent in self.agents for line in agent.record.read_text().splitlines()]
-        return [*self.unexpected, *(line for line in lines if line.startswith("unexpected "))]
+        return [*self.unexpected, *(line for line in self._records() if line.startswith("unexpected "))]
 
 
 def wait_until(reached: Callable[[], bool], seconds: float, why: Callable[[], str]) -> None:

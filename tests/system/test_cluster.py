@@ -25,6 +25,7 @@ from cluster_load import ClusterLoad, wait_until
 from control_plane import PROGRAM, Client, Server, start
 from invariants import violations
 from patroni_cluster import FAILOVER_SECONDS, PatroniCluster, patroni_cluster
+from simulated_agent import SimulatedAgent
 from torture import IS_TORTURE, count_of
 
 LEADER_KILLS = count_of(20)
@@ -130,6 +131,8 @@ class ParkedPoll:
 
     def __init__(self, url: str, token: str) -> None:
         self.reply: Any = None
+        # Answers before the last one; a client repeats the request.
+        self.refusals: list[Any] = []
         self.error: Exception | None = None
         self._client = Client(url, token)
         self._thread = threading.Thread(target=self._poll, daemon=True)
@@ -137,13 +140,16 @@ class ParkedPoll:
 
     def _poll(self) -> None:
         try:
-            self.reply = self._client.call("GET", "/api/v1/jobs/pending?wait=60")
+            while (reply := self._client.call("GET", "/api/v1/jobs/pending?wait=60")).status == 503:
+                self.refusals.append(reply.body)
+                time.sleep(0.1)
+            self.reply = reply
         except urllib3.exceptions.HTTPError as error:
             self.error = error
 
     @property
     def is_parked(self) -> bool:
-        return self._thread.is_alive()
+        return self._thread.is_alive() and not self.refusals
 
     def finish(self) -> Any:
         self._thread.join(timeout=70)
@@ -152,16 +158,12 @@ class ParkedPoll:
 
 
 def order_for_idle_agent(plane: Plane, url: str) -> str:
-    """Orders a service on this server; returns its job."""
-    client = Client(url, plane.load.scenario.consumer.token)
-    made = client.post("/services", plane.load.order_body(plane.load.idle_agent, plane.load.groups[0]))
-    return str(made["activeJob"]["id"])
+    return plane.load.order_until_acknowledged(url, plane.load.idle_agent, FAILOVER_SECONDS)
 
 
-def finish_job(plane: Plane, url: str, job_id: str) -> None:
-    agent = Client(url, plane.load.idle_agent.token)
-    agent.post(f"/jobs/{job_id}/claim", expect=204)
-    agent.post(f"/jobs/{job_id}/complete", {}, expect=204)
+def finish_job(plane: Plane, url: str, job: Any) -> None:
+    agent = plane.load.idle_agent
+    SimulatedAgent([url], agent.token, agent.record).do(job)
 
 
 def kill_leader(plane: Plane, number: int) -> None:
@@ -178,7 +180,8 @@ def kill_leader(plane: Plane, number: int) -> None:
         leader.kill_postgresql()
     plane.record_outage(cause, moment, tuple(plane.replicas))
     for name, poll in parked.items():
-        assert poll.is_parked, f"a long poll on {name} ended in the failover: {poll.reply} {poll.error}"
+        ends = (poll.reply, poll.error, poll.refusals)
+        assert poll.is_parked, f"a long poll on {name} ended in the failover: {ends}"
     check_wake_ups(plane, parked)
     if cause == "node":
         leader.start()
@@ -206,7 +209,8 @@ def check_wake_ups(plane: Plane, parked: dict[str, ParkedPoll]) -> None:
         reply = poll.finish()
         assert reply.status == 200, (name, reply.status, reply.body)
         assert [job["id"] for job in reply.body] == [job_id]
-    finish_job(plane, urls["multi-host"], job_id)
+        job = reply.body[0]
+    finish_job(plane, urls["multi-host"], job)
     times = []
     for turn in range(WAKE_UPS):
         near, far = list(urls.values())[:: 1 if turn % 2 else -1]
@@ -214,9 +218,10 @@ def check_wake_ups(plane: Plane, parked: dict[str, ParkedPoll]) -> None:
         time.sleep(0.3)
         sent = time.monotonic()
         job_id = order_for_idle_agent(plane, far)
-        assert [job["id"] for job in poll.finish().body] == [job_id]
+        (job,) = poll.finish().body
         times.append(time.monotonic() - sent)
-        finish_job(plane, near, job_id)
+        assert job["id"] == job_id
+        finish_job(plane, near, job)
     assert median(times) < WAKE_UP_SECONDS, times
 
 
