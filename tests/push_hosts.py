@@ -37,11 +37,14 @@ echo '{OPERATOR} ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/{OPERATOR}
 chmod 0440 /etc/sudoers.d/{OPERATOR}
 for account in root {OPERATOR}; do printf '%s\\n' "$1" >/etc/ssh/push_authorized_$account; done
 # What the machine's own root has: caches, and a shell profile that may put other Pythons first.
-rm -rf /var/cache/mainstay /var/lib/mainstay /root/.bashrc /root/.profile /root/.bash_profile /root/.cache
-# Twenty hosts share the 128 inotify instances of this machine's root; these services hold half of a host's.
-systemctl --quiet stop systemd-ask-password-console.path systemd-ask-password-wall.path systemd-logind.service
+rm -rf /var/cache/mainstay /var/lib/mainstay /root/.bashrc /root/.profile /root/.bash_profile
+# Hidden, not removed: programs of the machine change it meanwhile, and then rm fails.
+mkdir -p /root/.cache
+mount -t tmpfs tmpfs /root/.cache
 systemd-run --quiet --unit=push-sshd --property=KillMode=process /usr/sbin/sshd -D -f /etc/ssh/push_sshd_config
 """
+# Twenty hosts share the 128 inotify instances of this machine's root; these units hold some of each host.
+UNUSED_UNITS = ("systemd-ask-password-console.path", "systemd-ask-password-wall.path", "systemd-logind.service")
 
 
 class Fleet:
@@ -107,7 +110,7 @@ def booted_fleet(names: Sequence[str]) -> Iterator[Fleet]:
         wrapper.chmod(0o755)
         with ExitStack() as stack:
             with ThreadPoolExecutor(2) as pool:
-                machines = list(pool.map(lambda name: stack.enter_context(_machine(name)), names))
+                machines = list(pool.map(lambda name: _booted(stack, name), names))
             known = []
             for name, machine in zip(names, machines, strict=True):
                 known.append(f"{name} {_start_sshd(machine, folder, name, key)}")
@@ -129,6 +132,12 @@ def booted_fleet(names: Sequence[str]) -> Iterator[Fleet]:
                 fleet.close_connections()
     finally:
         shutil.rmtree(folder)
+
+
+def _booted(stack: ExitStack, name: str) -> SystemdHost:
+    machine = stack.enter_context(_machine(name))
+    machine.run("systemctl", "--quiet", "stop", *UNUSED_UNITS, check=True)
+    return machine
 
 
 def _machine(name: str) -> SystemdHost:

@@ -8,15 +8,18 @@ import resource
 import shutil
 import signal
 import subprocess
+import termios
 import time
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from command_line import on_terminal
 from interpreters import need_python
+from mainstay.cli.views.tables import width_of
 from push_hosts import OPERATOR, PASSWORD, PROGRAM, Fleet
 from torture import count_of
 
@@ -249,6 +252,74 @@ def test_a_second_push_of_the_same_name_is_locked_and_ctrl_c_ends_remote_runs_in
     kept = [run for run in json.loads(listed.stdout) if run["host"] == first and not run["noop"]]
     assert kept[0]["manifest"] == "site.yaml"
     assert fleet.shell(first, f"grep -c SIGINT /var/lib/mainstay/history/{kept[0]['run_id']}.json").strip() == "1"
+
+
+def screen_of(text: str) -> list[str]:
+    """The lines that a terminal shows after a program wrote a text. Fails at a sequence that a push does not use."""
+    lines, row = [""], 0
+    for piece in re.findall(r"\033\[[\d;?]*[A-Za-z]|\r?\n|[^\033\r\n]+|.", text, re.DOTALL):
+        if piece.endswith("\n"):
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif piece == "\033[J":
+            del lines[row:]
+            lines.append("")
+        elif re.fullmatch(r"\033\[\d+A", piece):
+            row -= int(piece[2:-1])
+            assert row >= 0
+            # A line that wraps would not be cleared as a whole.
+            assert all(width_of(line) < 80 and line.isprintable() for line in lines[row:]), lines[row:]
+        elif not re.fullmatch(r"\033\[[\d;]*m", piece):
+            assert piece.replace("\t", "").isprintable(), repr(piece)
+            lines[row] += piece
+    return lines
+
+
+def test_a_terminal_shows_running_hosts_and_is_left_in_order_after_ctrl_c(
+    fleet: Fleet, push: Push, tmp_path: Path
+) -> None:
+    first, second = fleet.names[:2]
+    fleet.alias("nowhere", first, port=9)
+    name = "wait \033[2J for\t" + "宽" * 50
+    command = {"provider": "shell", "command": "sleep 300"}
+    (tmp_path / "site.yaml").write_text(json.dumps({"resources": [{"exec": [{name: command}]}]}))
+    words = [str(PROGRAM), "push", "site.yaml", first, second, "nowhere"]
+    with on_terminal(words, fleet.environment(tmp_path / "state"), tmp_path) as terminal:
+        before = termios.tcgetattr(terminal.end)
+        terminal.wait_for("1/3 done, 2 running")
+        for host in (first, second):
+            terminal.wait_for(f"{host:<7}  running      ")
+        terminal.wait_for("[1/1] exec#wait \\x1b[2J for 宽")
+        live = screen_of(terminal.seen)
+        assert [line.split()[:2] for line in live if line.startswith("nowhere ")] == [["nowhere", "unreachable"]]
+        terminal.type("\003")
+        assert terminal.finish() == 128 + signal.SIGINT, terminal.seen
+        assert termios.tcgetattr(terminal.end) == before
+    # No colour, hidden cursor or live line is left.
+    assert terminal.seen.count("\033[0m") * 2 == len(re.findall(r"\033\[[\d;]*m", terminal.seen))
+    assert "\033[?" not in terminal.seen
+    shown = screen_of(terminal.seen)
+    assert {line.split()[0]: line.split()[1] for line in shown[:4]} == {
+        "HOST": "RESULT",
+        "nowhere": "unreachable",
+        first: "stopped",
+        second: "stopped",
+    }
+    assert not [line for line in shown if " done, " in line or "[1/1]" in line]
+    assert shown[-2].startswith("Push: 3 hosts: ")
+
+    (tmp_path / "quick.yaml").write_text(one_command("true", json.dumps("\033[2Jquick")))
+    piped = push("quick.yaml", first, "nowhere")
+    assert "\033" not in piped.stdout + piped.stderr
+    assert "exec#\\x1b[2Jquick" in piped.stdout
+    evil = "web\033[2J\x9b1"
+    (tmp_path / "evil.json").write_text(json.dumps({"hosts": {evil: {}}, "groups": {evil: {"hosts": [evil]}}}))
+    for chosen in ((evil,), ("-i", "evil.json"), (first, "--limit", evil), (first, "--name", f"{evil}/")):
+        refused = push("quick.yaml", *chosen)
+        assert refused.returncode == 2
+        assert "\033" not in refused.stderr
+        assert "\x9b" not in refused.stderr
+        assert "web\\x1b[2J\\x9b1" in refused.stderr, refused.stderr
 
 
 def test_batches_stop_after_a_failure_and_equal_faults_are_shown_once(
@@ -502,6 +573,7 @@ def versioned(version: int) -> str:
     )
     return (
         "resources:\n- file:\n  - /srv/kill: {ensure: directory, owner: root, group: root, mode: '0755'}\n"
+        "  - /srv/large: {ensure: present, source: large, owner: root, group: root, mode: '0640'}\n"
         f"{files}- exec:\n  - refresh:\n      provider: shell\n      command: cp /srv/kill/0 /srv/refreshed\n"
         "      refresh_only: true\n      subscribe: [file#/srv/kill/0]\n"
         "  - wait: {command: sleep 0.3}\n"
@@ -512,11 +584,19 @@ def test_kills_at_random_instants_leave_nothing_that_the_next_push_does_not_mend
     fleet: Fleet, push: Push, tmp_path: Path
 ) -> None:
     chance = Random(16)
-    manifest = tmp_path / "site.yaml"
-    manifest.write_text(versioned(0))
+    manifest, large = tmp_path / "site.yaml", tmp_path / "large"
+    digests = []
+
+    def write(version: int) -> None:
+        manifest.write_text(versioned(version))
+        # Long enough to be killed while it travels.
+        large.write_bytes(chance.randbytes(2_000_000))
+        digests.append(sha256(large.read_bytes()).hexdigest())
+
+    write(0)
     assert push("site.yaml", *fleet.names).returncode == 0
     for version in range(1, count_of(40) + 1):
-        manifest.write_text(versioned(version))
+        write(version)
         pushing = subprocess.Popen(
             [str(PROGRAM), "push", "site.yaml", *fleet.names],
             cwd=tmp_path,
@@ -529,6 +609,7 @@ def test_kills_at_random_instants_leave_nothing_that_the_next_push_does_not_mend
             fleet.shell(host, f"kill -9 $({RUNNING}) 2>/dev/null || true")
             texts = fleet.shell(host, "cd /srv/kill; for file in *; do cat $file; echo; done").split("\n")
             assert set(texts) <= {f"version {version - 1}", f"version {version}", ""}
+            assert fleet.shell(host, "sha256sum </srv/large").split()[0] in digests[-2:]
         if version % 2:
             pushing.kill()
         pushing.wait(120)
@@ -538,7 +619,8 @@ def test_kills_at_random_instants_leave_nothing_that_the_next_push_does_not_mend
         for host in fleet.names:
             left = fleet.shell(
                 host,
-                f"cd /srv/kill; cat * /srv/refreshed | sed 's/version/\\nversion/g' | sort -u; find /srv -name '.mainstay-*';"
+                f"echo '{digests[-1]}  /srv/large' | sha256sum --check --status || echo large;"
+                " cd /srv/kill; cat * /srv/refreshed | sed 's/version/\\nversion/g' | sort -u; find /srv -name '.mainstay-*';"
                 " ls -A /var/lib/mainstay/unpacked /var/lib/mainstay/scratch 2>/dev/null | grep -v ':$' || true;"
                 " ls /var/cache/mainstay/contents /var/cache/mainstay | grep -E '^(new|tmp)-' || true;"
                 f" {RUNNING} || true; ls /var/lib/mainstay/manifests/*/owed 2>/dev/null || true",

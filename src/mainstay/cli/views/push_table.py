@@ -10,6 +10,7 @@ from time import monotonic
 
 from mainstay.cli.views.reports import ReportedEvent
 from mainstay.cli.views.run_display import Palette, event_lines, indented, printable
+from mainstay.cli.views.tables import truncate
 from mainstay.converge.report import SKIPPED, STABLE
 from mainstay.push.runner import PushObserver
 
@@ -76,12 +77,13 @@ class PushTable(PushObserver):
     def _draw_live(self, running: Sequence[HostPush]) -> None:
         try:
             size = os.get_terminal_size(self.stream.fileno())
-            columns, rows = size.columns, size.lines
+            columns, rows = size.columns or 80, size.lines or 24
         except OSError:
             columns, rows = 80, 24
         shown = sorted(running, key=lambda push: push.started_at)[: max(1, rows - 4)]
-        lines = [self._progress(push)[: columns - 1] for push in shown]
-        lines.append(f"{self.done}/{self.total} done, {len(running)} running"[: columns - 1])
+        # A line that wraps would not be cleared as a whole.
+        lines = [truncate(self._progress(push).replace("\t", " "), columns - 1) for push in shown]
+        lines.append(truncate(f"{self.done}/{self.total} done, {len(running)} running", columns - 1))
         self.stream.write("".join(f"{self.palette.paint(line, 'dim')}\n" for line in lines))
         self.stream.flush()
         self._live_lines = len(lines)
