@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import seed_text
-from command_line import Shell, faulty_proxy_to, on_terminal
+from blueprint_samples import blueprint, push, serve_type
+from command_line import Shell, faulty_proxy_to, on_terminal, working_agent
 from control_plane import PROGRAM, Server, running
 from mainstay.foundation.documents import read_yaml
 from random_planes import RandomPlane
@@ -150,7 +151,7 @@ def test_orders_are_created_changed_and_deleted(shell: Shell, scenario: Scenario
     shown = shell.run(scenario.consumer, "plane", "plan", file).stdout
     assert "canary" not in shown
     assert "(secret)" in shown
-    apply(shell, scenario.consumer, file)
+    apply(shell, scenario.consumer, file, "--no-wait")
     services = {each["name"]: each for each in scenario.consumer.get("/services?living=true")["items"]}
     assert services["app"]["properties"]["db"] == services["data"]["id"]
     # Nothing is left to do, and the secret is not sent again.
@@ -158,18 +159,90 @@ def test_orders_are_created_changed_and_deleted(shell: Shell, scenario: Scenario
     for name in ("data", "app"):
         scenario.complete(services[name])
     file = write(tmp_path, text.replace("cpu: 1", "cpu: 2"))
-    apply(shell, scenario.consumer, file)
+    apply(shell, scenario.consumer, file, "--no-wait")
     changed = scenario.complete(services["data"])
     assert changed["properties"]["cpu"] == 2
     assert changed["properties"]["key"] == services["data"]["properties"]["key"]
-    apply(shell, scenario.consumer, file, "--set-secrets")
+    apply(shell, scenario.consumer, file, "--set-secrets", "--no-wait")
     assert scenario.complete(services["data"])["properties"]["key"] != services["data"]["properties"]["key"]
     file = write(tmp_path, f"orders:\n  {consumer}:\n    team:\n      data: {{type: {kind['name']}}}\n")
     assert plan(shell, scenario.consumer, file, "--prune")["steps"] == []
     refused = apply(shell, scenario.consumer, file, "--prune-orders", code=1)
     assert "this deletes 1" in refused.stderr
-    apply(shell, scenario.consumer, file, "--prune-orders", "--yes")
+    apply(shell, scenario.consumer, file, "--prune-orders", "--yes", "--no-wait")
     assert scenario.service(services["app"]["id"])["activeJob"]["action"] == "delete"
+
+
+def test_an_apply_waits_for_its_jobs_and_names_those_that_fail(
+    shell: Shell, scenario: Scenario, tmp_path: Path
+) -> None:
+    kind = scenario.service_type({"cpu": {"type": "integer"}}, SIMPLE)
+    assert scenario.agent_id
+    consumer = scenario.admin.get(f"/participants/{scenario.consumer_id}")["name"]
+    text = (
+        f"orders:\n  {consumer}:\n    team:\n      good: {{type: {kind['name']}, properties: {{cpu: 1}}}}\n"
+        f"      bad: {{type: {kind['name']}, properties: {{cpu: 1}}}}\n"
+    )
+    file = write(tmp_path, text)
+
+    def do(job: Any) -> dict[str, str]:
+        return {"errorMessage": "disk is full"} if job["service"]["name"] == "bad" else {}
+
+    with working_agent(scenario, do):
+        failed = apply(shell, scenario.consumer, file, code=1)
+        out = failed.stdout
+        started = (
+            f"Applied.\nStarted 2 jobs:\n  create of {consumer} / team / good\n  create of {consumer} / team / bad\n"
+        )
+        assert started in out
+        assert "good: Stopped, create completed" in out
+        assert "1 of 2 jobs completed.\n" in out
+        assert failed.stderr == f"mainstay: create of {consumer} / team / bad failed: disk is full\n"
+        file = write(tmp_path, text.replace("cpu: 1}}\n      bad", "cpu: 2}}\n      bad"))
+        done = json.loads(apply(shell, scenario.consumer, file, "--json").stdout)
+        assert [(each["path"][-1], each["action"], each["status"]) for each in done["jobs"]] == [
+            ("good", "update", "Completed")
+        ]
+        assert json.loads(apply(shell, scenario.consumer, file, "--json").stdout)["jobs"] == []
+    # Without an agent at work.
+    file = write(tmp_path, text.replace("cpu: 1}}\n      bad", "cpu: 3}}\n      bad"))
+    late = apply(shell, scenario.consumer, file, "--timeout", "1s", code=124)
+    assert f"update of {consumer} / team / good did not finish in time and continues: `mainstay watch" in late.stderr
+    file = write(tmp_path, f"orders:\n  {consumer}:\n    team:\n      third: {{type: {kind['name']}}}\n")
+    left = apply(shell, scenario.consumer, file, "--no-wait").stdout
+    assert left.endswith("They may still fail: `mainstay jobs` lists them with their outcome.\n")
+
+
+def test_a_plan_shows_the_version_that_an_update_brings(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    name = unique("web")
+    schema = {"greeting": {"type": "string"}}
+    actions = {"update": {"manifest": "manifests/all.yaml", "moves": True}}
+    kind = serve_type(
+        scenario, push(scenario.admin, blueprint(name, "0.2.0", schema=schema, lifecycle=SIMPLE, actions=actions))
+    )
+    service = scenario.order(kind, {"greeting": "hello"})
+    scenario.complete(service)
+    push(scenario.admin, blueprint(name, "0.3.0", schema=schema, lifecycle=SIMPLE, actions=actions))
+    consumer = scenario.admin.get(f"/participants/{scenario.consumer_id}")["name"]
+    group = scenario.admin.get(f"/service-groups/{scenario.group_id}")["name"]
+    file = write(
+        tmp_path,
+        f"orders:\n  {consumer}:\n    {group}:\n      {service['name']}: {{properties: {{greeting: salut}}}}\n",
+    )
+    shown = shell.run(scenario.consumer, "plane", "plan", file).stdout
+    assert "    properties.greeting: hello → salut\n    blueprint: 0.2.0 → 0.3.0\n" in shown
+    (step,) = plan(shell, scenario.consumer, file)["steps"]
+    assert {"attribute": "blueprint", "old": "0.2.0", "new": "0.3.0"} in step["changes"]
+    (job,) = json.loads(apply(shell, scenario.consumer, file, "--no-wait", "--json").stdout)["jobs"]
+    assert job["blueprintVersion"] == "0.3.0"
+    scenario.complete(service)
+    assert scenario.service(service["id"])["blueprintVersion"] == "0.3.0"
+    # A new name starts no job.
+    renamed = write(
+        tmp_path,
+        f"orders:\n  {consumer}:\n    {group}:\n      renamed: {{id: {service['id']}}}\n",
+    )
+    assert json.loads(apply(shell, scenario.consumer, renamed, "--json").stdout)["jobs"] == []
 
 
 def test_prune_asks_for_the_number_of_deletions(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:

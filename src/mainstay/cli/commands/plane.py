@@ -5,8 +5,9 @@ nothing: every request is dry-run on the server first, in one transaction, and a
 mention stays as it is. --prune deletes what is missing, only in kinds that occur in the files, and services only with
 --prune-orders; it asks for the number of deletions. Secrets are never exported: {keep: true} leaves them alone, {file: F}
 and {env: NAME} are sent at a creation, and with --set-secrets.
-Exit code: 0 success, 1 faults or the server is unreachable, 2 wrong usage; `plan --detailed-exitcodes`: 2 if something
-would change."""
+`apply` waits for the jobs of the orders that it creates, changes or deletes; --no-wait does not.
+Exit code: 0 success, 1 faults, a job failed or the server is unreachable, 2 wrong usage, 124 a job did not finish within
+--timeout; `plan --detailed-exitcodes`: 2 if something would change."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ import sys
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.plane.kinds import KINDS
 from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.job_progress import add_timeout_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ MAX_SHOWN_FAULTS = 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    from argparse import BooleanOptionalAction
+
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="export|plan|apply")
     export = verbs.add_parser("export", help="write the plane of the server to a file", allow_abbrev=False)
     export.add_argument("file", metavar="FILE", nargs="?", help="file to write (default: standard output)")
@@ -51,6 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--detailed-exitcodes", action="store_true", help="exit with 0 if nothing would change, 2 if something would"
     )
     apply.add_argument("--yes", action="store_true", help="do not ask for the number of deletions")
+    apply.add_argument(
+        "--wait", action=BooleanOptionalAction, default=True, help="wait until the jobs of orders finish (default)"
+    )
+    add_timeout_option(apply)
     for verb in (export, plan, apply):
         verb.add_argument(
             "--only",
@@ -169,6 +177,8 @@ class _Run:
         ]
         # What needs a refused request is refused too; the first refusal is the cause.
         causes = [each for each in refused if each[1].get("code") != "missing_reference"] or refused
+        if not refused:
+            _add_versions(built, answer["results"])
         return [PlaneFault(step.entry.source, _refusal_text(step.entry, document)) for step, document in causes]
 
     def _report(self, faults: Sequence[PlaneFault]) -> int:
@@ -194,7 +204,6 @@ class _Run:
         return EXIT_CHANGES if found.steps and self._arguments.detailed_exitcodes else 0
 
     def _apply(self, found: Difference, built: PlaneRequests, revision: int) -> int:
-        from mainstay.agent.client import ServerRefusal, Unreachable
         from mainstay.cli.local_run import print_json
         from mainstay.cli.views.plane import plan_document, print_plan
 
@@ -203,27 +212,79 @@ class _Run:
             print_plan(found)
         if found.deletions and not arguments.yes:
             _ask_for_number(found.deletions)
-        if built.requests:
-            try:
-                body = {"requests": built.requests, "ifRevision": revision}
-                self._client.post("/batch", body, timeout_seconds=BATCH_SECONDS)
-            except ServerRefusal as refusal:
-                if refusal.code != "batch_outdated":
-                    raise
-                raise CommandRefused(
-                    "another apply changed the server after this plan was made; nothing was changed: run the command again",
-                    exit_code=EXIT_FAULTS,
-                ) from None
-            except Unreachable as error:
-                raise CommandRefused(
-                    f"{error}\nThe server has applied all or nothing; the same command again finishes what is left.",
-                    exit_code=EXIT_FAULTS,
-                ) from None
-        if arguments.json:
-            print_json({**plan_document(found), "applied": True})
-        elif built.requests:
+        answer = self._send(built, revision) if built.requests else {"results": []}
+        jobs = _started_jobs(built, answer["results"])
+        if built.requests and not arguments.json:
             print("Applied.")
-        return 0
+        if not jobs:
+            if arguments.json:
+                print_json({**plan_document(found), "applied": True, "jobs": []})
+            return 0
+        return self._follow(found, jobs)
+
+    def _send(self, built: PlaneRequests, revision: int) -> Any:
+        from mainstay.agent.client import ServerRefusal, Unreachable
+
+        try:
+            body = {"requests": built.requests, "ifRevision": revision}
+            return self._client.post("/batch", body, timeout_seconds=BATCH_SECONDS)
+        except ServerRefusal as refusal:
+            if refusal.code != "batch_outdated":
+                raise
+            raise CommandRefused(
+                "another apply changed the server after this plan was made; nothing was changed: run the command again",
+                exit_code=EXIT_FAULTS,
+            ) from None
+        except Unreachable as error:
+            raise CommandRefused(
+                f"{error}\nThe server has applied all or nothing; the same command again finishes what is left.",
+                exit_code=EXIT_FAULTS,
+            ) from None
+
+    def _follow(self, found: Difference, jobs: Sequence[dict[str, Any]]) -> int:
+        """Waits for the jobs of the batch, unless --no-wait."""
+        from mainstay.cli.local_run import print_json
+        from mainstay.cli.remote.job_progress import follow_all
+        from mainstay.cli.views.plane import plan_document, print_outcome, print_started
+
+        arguments = self._arguments
+        if not arguments.json:
+            print_started(jobs, will_wait=arguments.wait)
+        exit_code = 0
+        if arguments.wait:
+            followed = follow_all(self._client, jobs, quiet=arguments.json, timeout_seconds=arguments.timeout)
+            for job, result in zip(jobs, followed, strict=True):
+                if result.job is not None:
+                    job.update(
+                        id=result.job["id"],
+                        action=result.job["action"],
+                        status=result.job["status"],
+                        errorMessage=result.job["errorMessage"],
+                    )
+            # A failure is certain; a job that has not finished may still succeed.
+            codes = {each.exit_code for each in followed}
+            exit_code = EXIT_FAULTS if EXIT_FAULTS in codes else max(codes)
+            if not arguments.json:
+                print_outcome(jobs)
+        if arguments.json:
+            print_json({**plan_document(found), "applied": True, "jobs": jobs})
+        return exit_code
+
+
+def _add_versions(built: PlaneRequests, results: Sequence[Mapping[str, Any]]) -> None:
+    """Adds to the plan what only the server knows: an update also brings a service to another version of its blueprint."""
+    for step, result in zip(built.steps, results, strict=True):
+        version = (result.get("job") or {}).get("blueprintVersion")
+        if version is not None and step.actual is not None:
+            step.changes.append(("blueprint", (step.actual.row or {}).get("blueprintVersion"), version))
+
+
+def _started_jobs(built: PlaneRequests, results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"path": list(step.entry.path), **result["job"], "status": "Pending", "errorMessage": None}
+        for step, result in zip(built.steps, results, strict=True)
+        if result.get("job")
+    ]
 
 
 def _refusal_text(entry: Entry, document: Mapping[str, Any]) -> str:

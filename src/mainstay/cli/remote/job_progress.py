@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import deque
 
 from mainstay.agent.client import Unreachable
 from mainstay.cli.main import print_error
@@ -15,7 +16,7 @@ from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_ba
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from mainstay.agent.client import Client
@@ -26,6 +27,8 @@ RECONNECT_SECONDS = 120.0
 # Delay before the hint about an offline agent.
 HINT_SECONDS = 10.0
 BAR_WIDTH = 20
+# Requests between two pauses, when many jobs are followed.
+MAX_READS_AT_ONCE = 10
 # As of timeout(1).
 EXIT_TIMEOUT = 124
 AGENT_WORDS = {"New": "offline", "Disconnected": "offline", "Disabled": "disabled"}
@@ -178,6 +181,110 @@ def _poll(
         pause = MIN_DELAY_SECONDS if state != seen else min(pause * 1.5, MAX_DELAY_SECONDS)
         seen = state
         time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+
+
+def follow_all(
+    client: Client, jobs: Sequence[Mapping[str, str]], *, quiet: bool, timeout_seconds: float | None
+) -> list[FollowResult]:
+    """Polls until the runs of all jobs have finished, each with `serviceId` and `runId`. The results are in the order of
+    the jobs, and of those that the timeout left active as last read. Neither Ctrl-C nor the timeout affects the runs."""
+    screen = ProgressOutput(quiet=quiet)
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    try:
+        return _JobGroup(client, jobs, screen).poll(deadline)
+    except KeyboardInterrupt:
+        screen.clear()
+        if not quiet:
+            print_error("the jobs continue; `mainstay jobs` lists them")
+        raise
+    finally:
+        screen.clear()
+
+
+class _JobGroup:
+    """Jobs of several services, which are read in turns: one that waits for its agent does not hide the others."""
+
+    def __init__(self, client: Client, jobs: Sequence[Mapping[str, str]], screen: ProgressOutput) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._screen = screen
+        self._found: dict[int, FollowResult] = {}
+        self._lines: dict[int, str] = {}
+        self._active = deque(range(len(jobs)))
+        self._offline_since: dict[int, float] = {}
+        self._hinted: set[str] = set()
+        self._lost_at: float | None = None
+
+    def poll(self, deadline: float | None) -> list[FollowResult]:
+        pause = MIN_DELAY_SECONDS
+        while self._active:
+            has_changed = False
+            for _ in range(min(len(self._active), MAX_READS_AT_ONCE)):
+                number = self._active.popleft()
+                if not self._read(number, deadline):
+                    self._active.appendleft(number)
+                    break
+                has_changed |= self._show(number)
+                if _is_active(self._found[number].job):
+                    self._active.append(number)
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            pause = MIN_DELAY_SECONDS if has_changed else min(pause * 1.5, MAX_DELAY_SECONDS)
+            if self._active:
+                time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+        for number in self._active:
+            if number not in self._found:
+                self._found[number] = self._read_job(number)
+        return [self._found[number] for number in range(len(self._jobs))]
+
+    def _read_job(self, number: int) -> FollowResult:
+        job = self._jobs[number]
+        return _read(self._client, job["serviceId"], {"runId": job["runId"]})
+
+    def _read(self, number: int, deadline: float | None) -> bool:
+        """False: the server is unreachable for a moment."""
+        try:
+            self._found[number] = self._read_job(number)
+        except Unreachable:
+            now = time.monotonic()
+            self._lost_at = self._lost_at or now
+            if now - self._lost_at > RECONNECT_SECONDS or (deadline is not None and now >= deadline):
+                raise
+            self._screen.update("the server is unreachable, retrying")
+            return False
+        self._lost_at = None
+        return True
+
+    def _show(self, number: int) -> bool:
+        """Whether something is new."""
+        screen, found = self._screen, self._found[number]
+        if found.job is None or not _is_active(found.job):
+            screen.print_line(
+                _current_line(screen, found) if found.job is None else _finished_line(screen.palette, found)
+            )
+            return True
+        self._hint_about_offline_agent(number)
+        line = _current_line(screen, found)
+        is_new = line != self._lines.get(number)
+        self._lines[number] = line
+        if screen.live:
+            done = len(self._jobs) - len(self._active) - 1
+            screen.update(f"{done} of {len(self._jobs)} finished; {line}")
+        elif is_new:
+            screen.print_line(line)
+        return is_new
+
+    def _hint_about_offline_agent(self, number: int) -> None:
+        """Once for each agent: many jobs may wait for it."""
+        found, now = self._found[number], time.monotonic()
+        if not _is_agent_offline(found):
+            self._offline_since.pop(number, None)
+            return
+        since = self._offline_since.setdefault(number, now)
+        agent = found.service["agent"]["id"]
+        if agent not in self._hinted and now - since > HINT_SECONDS:
+            self._hinted.add(agent)
+            self._screen.print_line(_hint(found))
 
 
 def _timeout_line(screen: ProgressOutput, found: FollowResult) -> str:

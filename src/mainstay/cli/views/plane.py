@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from mainstay.cli.main import print_error
 from mainstay.cli.plane.difference import CHANGE, CREATE, DELETE
-from mainstay.cli.views.run_display import Palette, printable
+from mainstay.cli.views.run_display import Palette, indented, printable
 from mainstay.cli.views.tables import BAD, BOLD, BUSY, GOOD, format_value, truncate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from mainstay.cli.plane.difference import Difference, PlaneStep
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 SIGNS = {CREATE: ("+", GOOD), CHANGE: ("~", BUSY), DELETE: ("-", BAD)}
 MAX_VALUE_WIDTH = 60
 MAX_LINES = 40
+UNFINISHED = ("Pending", "Processing")
 
 
 def print_plan(found: Difference) -> None:
@@ -74,6 +76,42 @@ def _leaves(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _shown(value: Any) -> str:
     return truncate(format_value(value).replace("\n", "\\n"), MAX_VALUE_WIDTH)
+
+
+def print_started(jobs: Sequence[Mapping[str, Any]], *, will_wait: bool) -> None:
+    print(f"Started {_count(jobs)}:")
+    for job in jobs[:MAX_LINES]:
+        print(f"  {_job_name(job)}")
+    if len(jobs) > MAX_LINES:
+        print(f"  … {len(jobs) - MAX_LINES} more; --json prints all")
+    if not will_wait:
+        print("They may still fail: `mainstay jobs` lists them with their outcome.")
+    sys.stdout.flush()
+
+
+def print_outcome(jobs: Sequence[Mapping[str, Any]]) -> None:
+    """The sum, then every job that has not completed."""
+    others = [each for each in jobs if each["status"] != "Completed"]
+    if not others:
+        print(f"{_count(jobs)} completed.")
+        return
+    print(f"{len(jobs) - len(others)} of {_count(jobs)} completed.", flush=True)
+    for job in others[:MAX_LINES]:
+        reason = f": {indented(job['errorMessage'])}" if job["errorMessage"] else ""
+        if job["status"] in UNFINISHED:
+            print_error(f"{_job_name(job)} did not finish in time and continues: `mainstay watch {job['serviceId']}`")
+        else:
+            print_error(f"{_job_name(job)} {job['status'].lower()}{reason}")
+    if len(others) > MAX_LINES:
+        print_error(f"{len(others) - MAX_LINES} more have not completed; `mainstay jobs` lists them")
+
+
+def _count(jobs: Sequence[object]) -> str:
+    return f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}"
+
+
+def _job_name(job: Mapping[str, Any]) -> str:
+    return printable(f"{job['action']} of {' / '.join(job['path'])}")
 
 
 def plan_document(found: Difference) -> dict[str, Any]:

@@ -18,11 +18,13 @@ from mainstay.control.api.admission import refuse_role
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.errors import HttpRefusal, refusal_answer
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body
+from mainstay.control.operations.machinery.forecast import version_after
 from mainstay.control.operations.machinery.refusals import BadInput, BatchOutdated, BatchRefused
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.batches import next_revision, read_revision
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.joined import JoinedStore
+from mainstay.control.store.jobs import active_job
 
 API = "/api/v1"
 PATH = f"{API}/batch"
@@ -77,11 +79,23 @@ class RequestBatch(Body, frozen=True, kw_only=True):
     requests: Annotated[list[PartRequest], msgspec.Meta(min_length=1, max_length=MAX_REQUESTS)]
 
 
+class PartJob(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The job of a service that a request started, or a delete that was active before."""
+
+    id: str
+    run_id: str
+    service_id: str
+    action: str
+    # The version of the blueprint after the job, if the job changes it.
+    blueprint_version: str | None = None
+
+
 class PartResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The outcome of one request. `error` is the document of a refusal."""
 
     status: int
     id: str | None = None
+    job: PartJob | None = None
     error: dict[str, object] | None = None
 
 
@@ -143,7 +157,7 @@ class _Parts:
     async def _carry_out(self, number: int, request: PartRequest) -> PartResult:
         try:
             async with self._tx.part():
-                answer = await self._act(request)
+                answer, job = await self._act(request)
         except Exception as error:
             refusal = refusal_answer(error)
             if refusal is None or refusal[0] >= 500:
@@ -158,9 +172,9 @@ class _Parts:
         created = _created_id(answer)
         if request.key is not None and created is not None:
             self._ids[request.key] = created
-        return PartResult(200, created)
+        return PartResult(200, created, job)
 
-    async def _act(self, request: PartRequest) -> Answer:
+    async def _act(self, request: PartRequest) -> tuple[Answer, PartJob | None]:
         from mainstay.control.api.inner_calls import find_endpoint
 
         found = find_endpoint(request.method, f"{API}{request.path}")
@@ -173,7 +187,12 @@ class _Parts:
             raise HttpRefusal(400, "not_in_batch", f"a batch cannot contain {request.method} {request.path}")
         endpoint, parameters = found
         refuse_role(self._call.required_caller, endpoint)
-        return await endpoint.act(
+        is_service = found[0].access[0] == "service"
+        # A change that only renames starts no job, but another one may be active.
+        before = (
+            await active_job(self._tx, parameters["id"].lower()) if is_service and request.method == "PATCH" else None
+        )
+        answer = await endpoint.act(
             replace(
                 self._call,
                 path=parameters,
@@ -181,6 +200,15 @@ class _Parts:
                 raw_body=self._body(request),
             )
         )
+        if not is_service:
+            return answer, None
+        service_id = parameters["id"].lower() if "id" in parameters else _created_id(answer)
+        job = None if service_id is None else await active_job(self._tx, service_id)
+        if job is None or (before is not None and job.id == before.id):
+            return answer, None
+        current = getattr(answer.body, "blueprint_digest", None)
+        version = await version_after(self._tx, job, current) if request.method == "PATCH" else None
+        return answer, PartJob(job.id, job.run_id, job.service_id, job.action, version)
 
     def _body(self, request: PartRequest) -> bytes:
         if request.content is not None:

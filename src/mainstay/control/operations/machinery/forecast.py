@@ -14,7 +14,8 @@ from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.blueprints import versions_of
-from mainstay.control.store.jobs import active_job
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.jobs import JobRow, active_job
 from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, ServicePoolValue, held_by
 from mainstay.control.store.services import ServiceContext, ServiceRow
 from mainstay.foundation.vault import VAULT_PREFIX
@@ -76,12 +77,16 @@ async def forecast_outcome(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
 
 
 async def _version_after(work: UnitOfWork, outcome: OrderOutcome) -> str | None:
-    """The new version of the blueprint; its digest if the bundle has no version. None: unchanged."""
     job = None if outcome.plan is None else await active_job(work.tx, outcome.service.id)
-    if job is None or job.blueprint_digest in (None, outcome.service.blueprint_digest):
+    return None if job is None else await version_after(work.tx, job, outcome.service.blueprint_digest)
+
+
+async def version_after(tx: Transaction, job: JobRow, current_digest: str | None) -> str | None:
+    """The new version of the blueprint; its digest if the bundle has no version. None: unchanged."""
+    if job.blueprint_digest in (None, current_digest):
         return None
     digest = str(job.blueprint_digest)
-    return (await versions_of(work.tx, [digest])).get(digest, digest)
+    return (await versions_of(tx, [digest])).get(digest, digest)
 
 
 async def _forecast_creation(work: UnitOfWork, service: ServiceRow) -> Forecast:
