@@ -31,6 +31,7 @@ from mainstay.control.api.open_connections import watch
 from mainstay.control.api.prometheus import ServerMetrics, forget_worker, share_between_workers
 from mainstay.control.background import all_tasks, run_task
 from mainstay.control.domain.retention import RetentionPeriods
+from mainstay.control.log_lines import render_line
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.secret_sealing import check_key_of_newest, check_keys
 from mainstay.control.operations.machinery.server_clock import start_clock
@@ -60,11 +61,11 @@ def now() -> datetime:
 
 def _configure_logging(settings: ServerSettings) -> None:
     level = getattr(logging, settings.log_level.upper())
-    renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer()
-        if settings.log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
+    renderer: structlog.types.Processor = render_line
+    if settings.log_format == "json":
+        renderer = structlog.processors.JSONRenderer()
+    elif sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer(colors=True)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

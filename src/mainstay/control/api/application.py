@@ -155,7 +155,7 @@ async def _read_body(request: HttpRequest, most: int, seconds: int) -> bytes:
 
 def note_caller(request: HttpRequest, caller: Caller) -> None:
     """For the log, which also names callers that are refused."""
-    request.state["caller"] = caller
+    request.scope["state"]["caller"] = caller
 
 
 def record_request(
@@ -171,7 +171,8 @@ def record_request(
     queries may contain secrets."""
     seconds = time.perf_counter() - started
     dependencies.measures.count_request(method, route, status, seconds)
-    caller = request.state.get("caller")
+    # Not `request.state`, which wraps the same mapping anew each time.
+    caller = request.scope["state"].get("caller")
     named = {} if caller is None else {"role": str(caller.role), "token": caller.token_id, "caller": caller.name}
     log.info(
         "request", id=request_id, method=method, route=route, status=status, ms=round(seconds * 1000, 1), **named

@@ -25,4 +25,7 @@ def diff(before: object, after: object, path: str = "") -> list[dict[str, object
 
 
 def _join(path: str, name: object) -> str:
-    return f"{path}/{str(name).replace('~', '~0').replace('/', '~1')}"
+    text = str(name)
+    if "~" in text or "/" in text:
+        text = text.replace("~", "~0").replace("/", "~1")
+    return f"{path}/{text}"

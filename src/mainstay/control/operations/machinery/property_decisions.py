@@ -25,6 +25,8 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, enabled_values
 from mainstay.control.store.services import find_living
 
+_TARGET_FIELDS = tuple(each.name for each in fields(PropertyTarget))
+
 
 @dataclass(frozen=True, slots=True)
 class DecidedProperties:
@@ -41,7 +43,7 @@ async def decide_properties(
     if (given_bytes := size(given)) > MAX_PROPERTIES_BYTES:
         return Rejected((excess("properties", given_bytes, MAX_PROPERTIES_BYTES),))
     actor = ACTOR_OF_ROLE[work.required_caller.role]
-    known = {each.name: getattr(target, each.name) for each in fields(target)}
+    known = {name: getattr(target, name) for name in _TARGET_FIELDS}
     context = EvaluationContext(**known, actor=actor, now=work.generated_at, entropy=work.draw("properties"))
     outcome = decide(schema, given, context, stored=stored)
     taken: tuple[str, ...] = ()
@@ -78,7 +80,7 @@ async def relocate_properties(
     new_provider: bool,
 ) -> DecidedProperties:
     """The properties of a service on another agent. Raises `InvalidProperties`."""
-    known = {each.name: getattr(target, each.name) for each in fields(target)}
+    known = {name: getattr(target, name) for name in _TARGET_FIELDS}
     context = EvaluationContext(**known, actor=Actor.SYSTEM, now=work.generated_at, entropy=work.draw("properties"))
     outcome = relocate(schema, stored, context, new_pool_set=new_pool_set, new_provider=new_provider)
     taken: tuple[str, ...] = ()

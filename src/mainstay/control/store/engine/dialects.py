@@ -61,6 +61,7 @@ class Batch:
         return _combined(tuple(self._statements)), self._values
 
 
+@lru_cache(maxsize=2000)
 def _target(statement: str) -> tuple[str, str]:
     words = statement.split(None, 3)
     return words[0], words[1] if words[0] == "UPDATE" else words[2]
