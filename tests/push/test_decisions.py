@@ -13,6 +13,7 @@ import pytest
 from mainstay.cli.views.push_table import PushTable
 from mainstay.packaging.program_cache import CacheRefused, private_folder
 from mainstay.push.contents import ContentIndex
+from mainstay.push.event_spool import EventSpool
 from mainstay.push.frames import MARK, parse_frame
 from mainstay.push.host_push import Connection, HostPush
 from mainstay.push.inventory import Inventory, InventoryHost
@@ -207,3 +208,17 @@ def test_a_slow_host_is_reported_on_a_pipe_and_again_after_twice_the_time(capsys
         ["web1", "running", "31", "s", "[5/9]", "exec#backup"],
         ["web1", "running", "61", "s", "[5/9]", "exec#backup"],
     ]
+
+
+def test_a_host_cannot_fill_the_terminal_with_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = outcome("stable")
+    found.events = EventSpool(str(tmp_path / "events"))
+    for number in range(20):
+        event = {**EVENT, "outcome": "failed", "failed": True, "output": f"{number} {'x' * 500_000}"}
+        found.events.add(number, parse_frame(MARK + json.dumps({"event": event}).encode()).value)
+    found.events.close()
+    PushTable(["web1"], verbose=False).finish([found], 1.0, noop=False)
+    shown = capsys.readouterr().out
+    assert shown.count("failed    file#/x") == 7
+    assert len(shown) < 4_100_000
+    assert "… more events are not shown; `mainstay history show run` prints them" in shown

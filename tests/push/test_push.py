@@ -519,6 +519,7 @@ HOSTILE = {
     "beyond": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\nmainstay-push {"need": [1]}\n'""",
     "again": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\nmainstay-push {"need": []}\nmainstay-push {"need": []}\n'""",
     "unasked": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\nmainstay-push {"start": 1}\n'""",
+    "flood": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\nmainstay-push {"need": []}\nmainstay-push {"start": 1}\nmainstay-push {"stable": ['; yes '"a",' | tr -d '\n' | head -c 6000000; printf '"a"]}\n'""",
     "another": r"""printf 'mainstay-push {"hello": {"python": [3, 11, 2]}}\nmainstay-push {"locked": "x", "host": "web2", "hosts": {"web2": {}}}\n'""",
     "silent": "exit 0",
 }
@@ -554,6 +555,7 @@ def test_hostile_responses_do_no_harm(fleet: Fleet, push: Push, tmp_path: Path) 
         "beyond": "protocol",
         "again": "protocol",
         "unasked": "protocol",
+        "flood": "protocol",
         "another": "locked",
         "silent": "protocol",
     }

@@ -269,6 +269,7 @@ class HostPush:
             self._take_event(frame)
         elif frame.kind == "stable":
             outcome.stable += frame.value
+            _require_bounded(len(outcome.stable))
         elif frame.kind == "message":
             if len(outcome.messages) < MOST_MESSAGES:
                 outcome.messages.append(frame.value)
@@ -291,20 +292,21 @@ class HostPush:
             raise HostFault("protocol", "it asked for files that this manifest does not have")
         needed.set_result(numbers)
 
-    def _open_spool(self) -> None:
+    def _open_spool(self) -> EventSpool:
         if self.outcome.events is None:
             self.outcome.events = EventSpool(self._spool_path)
+        return self.outcome.events
 
     def _take_event(self, frame: Frame) -> None:
         outcome = self.outcome
-        self._open_spool()
-        if outcome.events is None or len(outcome.events) > MOST_EVENTS:
-            raise HostFault("protocol", f"it sent more than {MOST_EVENTS:,} events")
         if frame.kind == "report":
             outcome.whole_events = outcome.whole_events or EventSpool(f"{self._spool_path}.whole")
             outcome.whole_events.add(len(outcome.whole_events), frame.value)
+            _require_bounded(len(outcome.whole_events))
             return
-        outcome.events.add(frame.index, frame.value)
+        events = self._open_spool()
+        events.add(frame.index, frame.value)
+        _require_bounded(len(events))
 
     # ---- the end ----
     async def _explain_end(self, process: asyncio.subprocess.Process, errors: asyncio.Task[None]) -> HostFault:
@@ -341,6 +343,12 @@ class HostPush:
         except TimeoutError:
             self.kill()
             await process.wait()
+
+
+def _require_bounded(events: int) -> None:
+    """What is known of each event stays in memory."""
+    if events > MOST_EVENTS:
+        raise HostFault("protocol", f"it sent more than {MOST_EVENTS:,} events")
 
 
 def _line(document: Mapping[str, Any]) -> bytes:

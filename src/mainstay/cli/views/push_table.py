@@ -28,6 +28,8 @@ RESULT_COLOURS = {"stable": "stable", "changed": "changed", "locked": "unmet"}
 # A line about a slow host on a pipe; then after twice the time, and so on.
 SLOW_SECONDS = 30.0
 MOST_BLOCKS = 200
+# Of the events of one host.
+MOST_SHOWN_CHARACTERS = 4_000_000
 MOST_NAMES_SHOWN = 8
 
 
@@ -131,16 +133,25 @@ class PushTable(PushObserver):
         """What one host reports, in blocks that may be the same on other hosts."""
         for message in outcome.messages:
             yield indented(message)
-        for event in outcome.events.events() if outcome.events is not None else ():
-            reported = ReportedEvent(event)
-            if self.verbose or reported.outcome not in (STABLE, SKIPPED) or reported.warnings:
-                yield "\n".join(event_lines(self.palette, reported.name, reported))
+        yield from self._event_blocks(outcome)
         if outcome.fault is not None:
             yield f"{self.palette.paint(f'{outcome.result}:', self._colour(outcome))} {indented(outcome.fault.message)}"
         for error in outcome.ending.get("errors", ()):
             yield f"{self.palette.paint('error:', 'failed')} {indented(error)}"
         for warning in outcome.ending.get("warnings", ()):
             yield f"{self.palette.paint('warning:', 'changed')} {indented(warning)}"
+
+    def _event_blocks(self, outcome: HostOutcome) -> Iterator[str]:
+        left = MOST_SHOWN_CHARACTERS
+        for event in outcome.events.events() if outcome.events is not None else ():
+            reported = ReportedEvent(event)
+            if self.verbose or reported.outcome not in (STABLE, SKIPPED) or reported.warnings:
+                text = "\n".join(event_lines(self.palette, reported.name, reported))
+                left -= len(text)
+                if left < 0:
+                    yield f"… more events are not shown; `mainstay history show {outcome.run_id}` prints them"
+                    return
+                yield text
 
 
 def _same_blocks(
