@@ -413,13 +413,15 @@ def test_a_code_for_many_hosts_enrolls_hosts_by_their_name(shell: Shell, scenari
     agent_type = scenario.agent_type()["name"]
     provider = scenario.admin.get(f"/participants/{scenario.provider_id}")["name"]
     words = ["agents", "code", "--type", agent_type, "--provider", provider, "--count", "2", "--for", "30m"]
-    done = shell.run(scenario.admin, *words, "--tag", "zone=a", "--prefix", f"{unique('fra')}-")
+    prefix = f"{unique('fra')}-"
+    done = shell.run(scenario.admin, *words, "--tag", "zone=a", "--prefix", prefix)
+    assert f"an agent with the name {prefix}HOST; --name chooses another HOST." in done.stdout
     assert f"Agents of {provider} with agent type {agent_type} may now serve all participants" in done.stdout
     assert "Run this on 2 hosts before " in done.stdout
     command = next(line for line in done.stdout.splitlines() if line.startswith("  mainstay agent enroll ")).split()
     config = str(tmp_path / "one.json")
     named = shell.run(scenario.admin, *command[1:], "--config", config)
-    assert "Enrolled as agent " in named.stdout
+    assert f"Enrolled as agent {prefix}{os.uname().nodename} (" in named.stdout
     agent_id = json.loads(Path(config).read_text())["agentId"]
     agent = scenario.admin.get(f"/agents/{agent_id}")
     assert agent["name"].endswith(f"-{os.uname().nodename}")
@@ -428,13 +430,18 @@ def test_a_code_for_many_hosts_enrolls_hosts_by_their_name(shell: Shell, scenari
     again = shell.run(scenario.admin, *command[1:], "--config", config, code=2)
     assert "Give another name with --name" in again.stderr
     other = shell.run(scenario.admin, *command[1:], "--name", "other", "--config", str(tmp_path / "two.json"))
-    assert "Enrolled as agent " in other.stdout
+    assert f"Enrolled as agent {prefix}other (" in other.stdout
+    used_up = shell.run(scenario.admin, *command[1:], "--name", "third", "--config", config, code=2)
+    assert "`mainstay agents code --type AGENT-TYPE --count N`" in used_up.stderr
     (row,) = (row for row in lines(shell.run(scenario.provider, "agents", "codes")) if agent_type in row)
     assert [row[1], row[2], row[3], row[5]] == ["used up", "0 of 2", agent_type, "zone=a"]
     assert "Revoked enrollment code" in shell.run(scenario.provider, "agents", "revoke-code", row[0], "--yes").stdout
     assert json.loads(shell.run(scenario.provider, "agents", "codes", "--json").stdout) == []
     quiet = shell.run(scenario.provider, "agents", "code", "--type", agent_type, "--quiet").stdout
     assert len(quiet.strip()) == 32
+    # As with `agents add`, the default provider of an admin is `operator`.
+    own = json.loads(shell.run(scenario.admin, "agents", "code", "--type", agent_type, "--json").stdout)
+    assert scenario.admin.get(f"/participants/{own['providerId']}")["name"] == "operator"
 
 
 @pytest.mark.parametrize(
@@ -443,6 +450,7 @@ def test_a_code_for_many_hosts_enrolls_hosts_by_their_name(shell: Shell, scenari
         (["agents", "code"], "name an agent, or the type of new ones"),
         (["agents", "code", "a", "--count", "2"], "--count: only with --type"),
         (["agents", "code", "a", "--type", "t"], "give an agent or --type, not both"),
+        (["agents", "code", "--type", "none"], "`mainstay agents add NAME --serves SERVICE-TYPE` creates the one of"),
         (["agents", "revoke-code", "0000"], "there is no enrollment code with id '0000'"),
     ],
 )

@@ -28,6 +28,8 @@ class Enrolment:
         self.token = token
         self.ca_file = ca_file
         self.insecure = insecure
+        # Of the agent, known only at the enrollment; empty if the server does not report it.
+        self.name = ""
 
     def client(self, connections: int = 8) -> Client:
         """Raises `PlainHttpRefused`."""
@@ -50,6 +52,7 @@ def enrol(
     os.unlink(f"{path}.probe")
     answer = _exchange(client, code, name)
     enrolment = Enrolment(client.url, answer["agentId"], answer["token"], ca_file, insecure=insecure)
+    enrolment.name = answer.get("agentName", "")
     document = {
         "url": enrolment.url,
         "agentId": enrolment.agent_id,

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 SUMMARY = "run the agent on this host"
 # By the code of the refusal.
 ENROLMENT_HINTS = {
-    "bad_code": "\nCreate a new code with `mainstay agents code AGENT`, on a machine where you are logged in.",
+    # The refusal does not reveal what kind of code it was.
+    "bad_code": (
+        "\nCreate a new code on a machine where you are logged in: for an agent that exists `mainstay agents code AGENT`,"
+        " for new hosts `mainstay agents code --type AGENT-TYPE --count N`."
+    ),
     "name_taken": "\nGive another name with --name, or use the code of that agent: `mainstay agents code AGENT`.",
 }
 MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 10, 600
@@ -31,7 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     enroll.add_argument("url", metavar="URL", help="address of the control plane")
     enroll.add_argument("code", metavar="CODE", help="code from `mainstay agents add` or `mainstay agents code`")
     enroll.add_argument(
-        "--name", metavar="NAME", help="name of the new agent, for a code of many hosts (default: name of this host)"
+        "--name",
+        metavar="NAME",
+        help="name of the new agent, for a code of many hosts (default: name of this host); the prefix of the code comes"
+        " before it",
     )
     add_connection_options(enroll)
     run = verbs.add_parser("run", help="run the agent until SIGTERM", allow_abbrev=False)
@@ -90,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _enroll(arguments: argparse.Namespace) -> int:
     from mainstay.agent.client import PlainHttpRefused, ServerRefusal, Unreachable
     from mainstay.agent.enrolment import default_path, enrol
+    from mainstay.cli.views.run_display import printable
 
     place = arguments.config or default_path(os.environ)
     if not arguments.url.startswith(("http://", "https://")):
@@ -109,7 +117,8 @@ def _enroll(arguments: argparse.Namespace) -> int:
         raise CommandRefused(f"{error}; is the server running there?", exit_code=1) from None
     except ServerRefusal as refusal:
         raise CommandRefused(f"the server refused: {refusal}{ENROLMENT_HINTS.get(refusal.code, '')}") from None
-    print(f"Enrolled as agent {enrolment.agent_id}. The token is stored in {place}.")
+    name = f"{printable(enrolment.name)} ({enrolment.agent_id})" if enrolment.name else enrolment.agent_id
+    print(f"Enrolled as agent {name}. The token is stored in {place}.")
     print("Start the agent with `mainstay agent run`, or install it as a systemd unit with `mainstay agent install`.")
     return 0
 

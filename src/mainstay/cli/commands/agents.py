@@ -3,7 +3,7 @@ agent type, agent) and prints the enrollment code for the host. `agents code NAM
 A code works once and expires after 15 minutes.
 
 `agents code --type AGENT-TYPE --count 50 --for 1h --tag zone=a` creates a code for many hosts: each host that uses it
-becomes a new agent with the name of the host. `agents codes` lists these codes, `agents revoke-code` revokes one.
+becomes a new agent with the name of the host, after --prefix. `agents add` creates agent types, too. `agents codes` lists these codes, `agents revoke-code` revokes one.
 
 An agent serves its own participant. `agents grant AGENT-TYPE PARTICIPANT` lets the agents of a participant serve others
 too, `agents withdraw` ends that for new orders; both are for admins. `agents add` grants when an admin adds the agent,
@@ -15,7 +15,8 @@ living services. `agents install-command` is for agents of other programs, whose
 from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.connection import find_named, find_type, is_id, list_items, print_warning
+from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, find_provider, print_note
+from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.enrolment_codes import (
     configure_code,
@@ -28,7 +29,6 @@ from mainstay.cli.remote.enrolment_codes import (
 from mainstay.cli.remote.install_commands import configure_install_command, install_command
 from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
-from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, print_table
 
 TYPE_CHECKING = False
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 SUMMARY = "list, add, change, disable or remove agents, or decide whom they serve"
 PATH, NOUN = "/agents", "agent"
-PROVIDER = "operator"
 MAX_NAME_LENGTH = 100
 COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "Disabled": DIM}
 # A request of the agent makes it Connected.
@@ -88,7 +87,7 @@ def _configure_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--provider",
         metavar="PARTICIPANT",
-        help=f"provider of the agent (default: you; for an admin {PROVIDER})",
+        help=f"provider of the agent (default: you; for an admin {DEFAULT_PROVIDER})",
     )
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="tag that orders can select")
     parser.add_argument(
@@ -218,7 +217,7 @@ def _add(client: Client, arguments: argparse.Namespace) -> Any:
     """Returns the new agent, or the existing agent of this name if it serves all requested types."""
     names = [name for text in arguments.serves for name in text.split(",") if name]
     wanted = {find_type(client, name)["id"] for name in names}
-    provider_id = _find_provider(client, arguments)
+    provider_id = find_provider(client, arguments)
     for agent in list_items(client, "/agents", {"name": arguments.name, "providerId": provider_id}):
         if agent["name"] == arguments.name:
             served = client.get(f"/agent-types/{agent['agentTypeId']}")["serviceTypeIds"]
@@ -228,7 +227,7 @@ def _add(client: Client, arguments: argparse.Namespace) -> Any:
                     "as an admin, add them to its agent type: PATCH "
                     f"{client.url}/api/v1/agent-types/{agent['agentTypeId']} with serviceTypeIds"
                 )
-            _print_note(arguments, f"Agent {arguments.name} already exists.")
+            print_note(arguments, f"Agent {arguments.name} already exists.")
             return agent
     agent_type = _find_agent_type(client, arguments, wanted, names)
     body = {
@@ -239,7 +238,7 @@ def _add(client: Client, arguments: argparse.Namespace) -> Any:
         **_announce_grant(client, arguments, agent_type, provider_id),
     }
     created = client.post("/agents", body)
-    _print_note(arguments, f"Created agent {created['name']}, which serves {', '.join(names)}.")
+    print_note(arguments, f"Created agent {created['name']}, which serves {', '.join(names)}.")
     return created
 
 
@@ -252,13 +251,13 @@ def _announce_grant(
     is_admin = client.get("/tokens/me")["role"] == "admin"
     if is_admin and not arguments.no_grant:
         name = client.get(f"/participants/{provider_id}")["name"]
-        _print_note(
+        print_note(
             arguments,
             f"Agents of {name} with agent type {agent_type['name']} may now serve all participants;"
             " --no-grant keeps them to their own.",
         )
         return {}
-    _print_note(
+    print_note(
         arguments,
         "The agent serves its own participant only; an admin changes that with"
         f" `mainstay agents grant '{agent_type['name']}' PARTICIPANT`.",
@@ -287,37 +286,6 @@ def _decide(client: Client, arguments: argparse.Namespace, *, granted: bool) -> 
     )
 
 
-def _print_note(arguments: argparse.Namespace, text: str) -> None:
-    if not arguments.json and not arguments.quiet:
-        print(printable(text))
-
-
-def _find_provider(client: Client, arguments: argparse.Namespace) -> str:
-    me = client.get("/tokens/me")
-    if me["participantId"] and not arguments.provider:
-        return str(me["participantId"])
-    name = arguments.provider or PROVIDER
-    if is_id(name):
-        return str(find_named(client, "/participants", "participant", name)["id"])
-    if any(each["name"] == name for each in list_items(client, "/participants", {"name": name})):
-        found = find_named(client, "/participants", "participant", name)
-        if not arguments.provider:
-            _refuse_renamed(client, found)
-        return str(found["id"])
-    created = client.post("/participants", {"name": name})
-    _print_note(arguments, f"Created participant {name}.")
-    return str(created["id"])
-
-
-def _refuse_renamed(client: Client, found: Mapping[str, Any]) -> None:
-    """A participant can take the default name to get the agents of an admin; that needs a token of its own."""
-    if list_items(client, "/tokens", {"participantId": found["id"], "role": "participant"}, limit=1):
-        raise CommandRefused(
-            f"participant {found['name']} ({found['id']}) has a token of its own; if it is the provider,"
-            f" repeat the command with --provider {found['id']}"
-        )
-
-
 def _find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[str], names: list[str]) -> Any:
     """Finds or creates an agent type with exactly these service types, so that the host gets no other orders.
 
@@ -335,5 +303,5 @@ def _find_agent_type(client: Client, arguments: argparse.Namespace, wanted: set[
     taken = {each["name"] for each in list_items(client, "/agent-types", {"name": name})}
     body = {"name": f"{name} of {arguments.name}"[:MAX_NAME_LENGTH] if name in taken else name}
     created = client.post("/agent-types", {**body, "serviceTypeIds": sorted(wanted)})
-    _print_note(arguments, f"Created agent type {created['name']}.")
+    print_note(arguments, f"Created agent type {created['name']}.")
     return created

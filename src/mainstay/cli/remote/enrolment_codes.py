@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from mainstay.agent.client import is_loopback, is_unencrypted
 from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, find_provider, print_note
 from mainstay.cli.remote.connection import (
     find_enrolment_code,
     find_named,
-    find_owner,
     list_items,
     name_of,
     print_warning,
@@ -49,9 +49,15 @@ def configure_code(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tag", metavar="TAG", action="append", default=[], help="with --type: tag of the new agents"
     )
-    parser.add_argument("--prefix", metavar="TEXT", help="with --type: text before the names of the hosts")
     parser.add_argument(
-        "--provider", metavar="PARTICIPANT", help="with --type: provider of the new agents (default: you)"
+        "--prefix",
+        metavar="TEXT",
+        help="with --type: text before the names of the agents, also before --name of `agent enroll`",
+    )
+    parser.add_argument(
+        "--provider",
+        metavar="PARTICIPANT",
+        help=f"with --type: provider of the new agents (default: you; for an admin {DEFAULT_PROVIDER})",
     )
     parser.add_argument(
         "--no-grant",
@@ -76,8 +82,12 @@ def create_code(client: Client, arguments: argparse.Namespace) -> int:
             f"give an agent or --type, not both: a code of agent {arguments.name} enrolls one host, a code of a type"
             " creates agents"
         )
-    agent_type = find_named(client, "/agent-types", "agent type", arguments.agent_type)
-    provider_id = find_owner(client, arguments.provider, "provider", "--provider")
+    agent_type = _find_agent_type(client, arguments.agent_type)
+    provider_id = (
+        str(find_named(client, "/participants", "participant", arguments.provider)["id"])
+        if arguments.provider
+        else find_provider(client, arguments)
+    )
     body = {
         "agentTypeId": agent_type["id"],
         "providerId": provider_id,
@@ -89,6 +99,16 @@ def create_code(client: Client, arguments: argparse.Namespace) -> int:
     }
     created = client.post(PATH, body)
     return _show_created(client, arguments, created)
+
+
+def _find_agent_type(client: Client, name: str) -> Any:
+    try:
+        return find_named(client, "/agent-types", "agent type", name)
+    except CommandRefused as refusal:
+        raise CommandRefused(
+            f"{refusal}\nAn admin creates agent types: `mainstay agents add NAME --serves SERVICE-TYPE` creates the one of"
+            " a first agent, named like the service type; `mainstay plane apply` creates others."
+        ) from None
 
 
 def _refuse_options_of_types(arguments: argparse.Namespace) -> None:
@@ -127,14 +147,12 @@ def _announced_grant(
         return {}
     if arguments.no_grant:
         return {"grant": False}
-    if not arguments.json and not arguments.quiet:
-        name = client.get(f"/participants/{provider_id}")["name"]
-        print(
-            printable(
-                f"Agents of {name} with agent type {agent_type['name']} may now serve all participants;"
-                " --no-grant keeps them to their own."
-            )
-        )
+    name = client.get(f"/participants/{provider_id}")["name"]
+    print_note(
+        arguments,
+        f"Agents of {name} with agent type {agent_type['name']} may now serve all participants;"
+        " --no-grant keeps them to their own.",
+    )
     return {}
 
 
@@ -148,8 +166,11 @@ def _show_created(client: Client, arguments: argparse.Namespace, created: Mappin
     until = local_time(created["expiresAt"])
     print(f"Run this on {created['count']} {hosts} before {until}, as the user of the agent:\n")
     _print_command(client, created["code"])
+    prefix = created.get("namePrefix")
+    names = f"the name {printable(prefix)}HOST" if prefix else "the name of the host"
     print(
-        "Each host becomes an agent with the name of the host; --name chooses another. The code is shown only now.\n"
+        f"Each host becomes an agent with {names}; --name chooses another"
+        f"{' HOST' if prefix else ''}. The code is shown only now.\n"
         f"`mainstay agents revoke-code {short_id(created['id'])}` revokes it."
     )
     return 0

@@ -76,6 +76,8 @@ class EnrolmentRequest(Body, frozen=True, kw_only=True):
 
 class Enrolled(msgspec.Struct, frozen=True, rename="camel"):
     agent_id: str
+    # With the prefix of the code.
+    agent_name: str
     token: str
 
 
@@ -171,7 +173,7 @@ async def enrol(work: UnitOfWork, wanted: EnrolmentRequest) -> Enrolled:
         participant_id=agent.provider_id,
         agent_id=agent.id,
     )
-    return Enrolled(agent.id, (await tokens.save(work, token)).value)
+    return Enrolled(agent.id, agent.name, (await tokens.save(work, token)).value)
 
 
 def _refuse_other_name(name: str | None, agent: AgentRow) -> None:

@@ -1,0 +1,50 @@
+"""The provider of new agents: the caller, the participant that an option names, or for an admin a default one."""
+
+from __future__ import annotations
+
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import find_named, is_id, list_items
+from mainstay.cli.views.run_display import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mainstay.agent.client import Client
+
+# Of agents that an admin adds.
+DEFAULT_PROVIDER = "operator"
+
+
+def find_provider(client: Client, arguments: argparse.Namespace) -> str:
+    """Returns the id of the provider. Creates the participant if an admin names none or a new one."""
+    me = client.get("/tokens/me")
+    if me["participantId"] and not arguments.provider:
+        return str(me["participantId"])
+    name = arguments.provider or DEFAULT_PROVIDER
+    if is_id(name):
+        return str(find_named(client, "/participants", "participant", name)["id"])
+    if any(each["name"] == name for each in list_items(client, "/participants", {"name": name})):
+        found = find_named(client, "/participants", "participant", name)
+        if not arguments.provider:
+            _refuse_renamed(client, found)
+        return str(found["id"])
+    created = client.post("/participants", {"name": name})
+    print_note(arguments, f"Created participant {name}.")
+    return str(created["id"])
+
+
+def _refuse_renamed(client: Client, found: Mapping[str, Any]) -> None:
+    """A participant can take the default name to get the agents of an admin; that needs a token of its own."""
+    if list_items(client, "/tokens", {"participantId": found["id"], "role": "participant"}, limit=1):
+        raise CommandRefused(
+            f"participant {found['name']} ({found['id']}) has a token of its own; if it is the provider,"
+            f" repeat the command with --provider {found['id']}"
+        )
+
+
+def print_note(arguments: argparse.Namespace, text: str) -> None:
+    if not arguments.json and not arguments.quiet:
+        print(printable(text))
