@@ -144,7 +144,12 @@ def test_what_is_not_trusted_is_refused_and_leaves_nothing(
         (f"{server.url}/outside.tgz", digest_of(bad["/outside.tgz"]), "would be outside the target"),
         (f"{server.url}/deep.tgz", digest_of(bad["/deep.tgz"]), "no manifest.yaml at its root or below its only"),
         (f"{server.url}/two.tgz", digest_of(bad["/two.tgz"]), "no manifest.yaml at its root or below its only"),
-        (f"{server.url}/text.tgz", digest_of(bad["/text.tgz"]), "Not a gzipped file"),
+        (
+            f"{server.url}/site.yaml",
+            digest_of(b""),
+            "a URL must name a bundle: a .tgz, .tar.gz or .zip with manifest.yaml",
+        ),
+        (f"{server.url}/text.tgz", digest_of(bad["/text.tgz"]), "a URL must name a bundle"),
         (f"{server.url}/large.tgz", digest, "larger than 1 GB"),
         (f"{server.url}/plain", digest, "not encrypted; refused"),
         (f"{server.url}/file", digest, "neither https nor http"),

@@ -51,6 +51,9 @@ def test_it_runs_with_nothing_but_python(version: str, program: Path, root: Path
     refused = run("services")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "in this program file, which contains the commands of hosts" in refused.stderr
+    # Its name resembles that of a command in the file.
+    assert "no command 'order' in this program file" in run("order", "x", "y").stderr
+    assert "(did you mean 'services'?)" in run("servces").stderr
     assert "more than this program file contains" in run("schema", "blueprint").stderr
 
 

@@ -373,10 +373,16 @@ def test_what_does_not_load_exits_2_before_a_host_is_contacted(push: Push, fleet
     (tmp_path / "bad.yaml").write_text("resources:\n- file:\n  - /srv/x: {ensur: present}\n")
     (tmp_path / "facts.yaml").write_text("resources:\n- exec:\n  - 'echo {{ lookup(\"facts.nowhere\") }}':\n")
     (tmp_path / "hosts.yaml").write_text("hosts: {-x: }\n")
+    (tmp_path / "source.yaml").write_text(
+        "- exec:\n  - echo:\n      environment: [\"A={{ lookup('facts.os.id') }}\"]\n"
+        "- file:\n  - defaults: {owner: root, group: root, mode: '0644'}\n"
+        "  - /srv/x:\n      ensure: present\n      source: files/none\n"
+    )
     for words, message in (
         (("bad.yaml", "web1"), "did you mean 'ensure'"),
         (("bad.yaml", "web1", "-i", "hosts.yaml"), "not both"),
         (("bad.yaml", "-i", "hosts.yaml"), "'-x' is no name of a host"),
+        (("source.yaml", "web1"), "source.yaml:8:15: file#/srv/x: source: 'files/none' does not exist"),
         (("bad.yaml",), "name at least one HOST"),
         (("none.yaml", "web1"), "cannot be read"),
         (("bad.yaml", "web1", "--parallel", "0"), "--parallel is a number"),

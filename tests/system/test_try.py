@@ -148,7 +148,23 @@ def test_a_stable_manifest_exits_0_and_secrets_are_not_shown(tried: Try, tree: P
     assert SECRET not in done.stdout + done.stderr
     failing = tried("- exec:\n    - /bin/false:\n")
     assert failing.returncode == 1
-    assert "1 of the first run failed" in failing.stdout
+    assert failing.stdout.endswith("\nThe first run failed: 1 resource. There was no second run.\n")
+    assert "no network" not in failing.stdout
+    for text, hint in (
+        (
+            "- package:\n    - no-such-package: {ensure: present}\n",
+            "packages must be in the cache of the package manager",
+        ),
+        (
+            "- archive:\n    - TREE/a.tgz: {ensure: present, url: 'http://192.0.2.1/a.tgz', checksum: 'X'}\n".replace(
+                "X", "0" * 64
+            ),
+            "download the archive, and name the file in `url`",
+        ),
+    ):
+        done = tried(text)
+        assert done.returncode == 1, done.stderr
+        assert f"The throw-away host has no network; {hint}" in done.stdout
     assert machine(tree) == before
 
 

@@ -131,9 +131,11 @@ def _dispatch(arguments: list[str]) -> int:
 def _unknown_command(name: str) -> CommandRefused:
     from mainstay.foundation.suggestions import did_you_mean
 
-    hint = did_you_mean(name, command_names())
-    if not hint and _is_program_file():
+    others = _other_commands() if _is_program_file() else []
+    if name in others:
         hint = f" in this program file, which contains the commands of hosts; {INSTALL}"
+    else:
+        hint = did_you_mean(name, [*command_names(), *others])
     return CommandRefused(f"there is no command {name!r}{hint}; `mainstay --help` lists them")
 
 
@@ -151,6 +153,16 @@ def _refuse_old_python(name: str) -> None:
 def _is_program_file() -> bool:
     """Whether this is the host's half alone (`packaging/`)."""
     return not os.path.exists(os.path.join(os.path.dirname(os.path.dirname(__file__)), "control"))
+
+
+def _other_commands() -> list[str]:
+    from mainstay.foundation.python_versions import OTHER_COMMANDS
+
+    try:
+        with open(os.path.join(os.path.dirname(__file__), OTHER_COMMANDS), encoding="utf-8") as file:
+            return file.read().split()
+    except FileNotFoundError:
+        return []
 
 
 def _parse(parser: argparse.ArgumentParser, command: ModuleType, words: Sequence[str]) -> argparse.Namespace:

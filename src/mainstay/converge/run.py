@@ -297,6 +297,18 @@ def inspect(request: RunRequest) -> Inspection:
         text.close()
 
 
+def missing_files(request: RunRequest) -> list[Fault]:
+    """Loads a manifest like `load`, and returns the files that it names beside it and that do not exist."""
+    from mainstay.converge.manifest.manifest_warnings import find_missing_files
+
+    session = Session(request)
+    text = _open_text(session)
+    try:
+        return find_missing_files(_resolve_text(session, text), _surroundings(session))
+    finally:
+        text.close()
+
+
 def _surroundings(session: Session) -> Surroundings:
     from mainstay.converge.manifest.manifest_warnings import Surroundings
 

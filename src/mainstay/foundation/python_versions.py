@@ -19,6 +19,8 @@ HOST_COMMANDS = frozenset(
         "validate",
     )
 )
+# A text file beside `cli/main.py` in the program file: the names of the commands that it does not contain.
+OTHER_COMMANDS = "other_commands"
 HOST_PYTHON, AGENT_PYTHON, SERVER_PYTHON = (3, 9), (3, 10), (3, 11)
 
 

@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from mainstay.foundation.python_versions import HOST_COMMANDS, HOST_PYTHON
+from mainstay.foundation.module_names import module_names
+from mainstay.foundation.python_versions import HOST_COMMANDS, HOST_PYTHON, OTHER_COMMANDS
 from mainstay.packaging.program_cache import START_FILES, digest_of
 
 TYPE_CHECKING = False
@@ -79,6 +80,9 @@ def program_cache_source() -> str:
 def _our_files() -> Iterator[tuple[str, bytes]]:
     root = _folder_of("mainstay")
     yield "mainstay/__init__.py", _read(os.path.join(root, "__init__.py"))
+    commands = {name.replace("_", "-") for name in module_names([os.path.join(root, "cli", "commands")])}
+    others = sorted(commands - HOST_COMMANDS)
+    yield f"mainstay/cli/{OTHER_COMMANDS}", "".join(f"{name}\n" for name in others).encode()
     for package in WHOLE_PACKAGES:
         yield from _sources_below(os.path.join(root, package), f"mainstay/{package}")
     for path in (*SINGLE_MODULES, *(_path_of(root, name) for name in _command_line_modules(root))):

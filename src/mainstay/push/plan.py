@@ -7,7 +7,7 @@ import os
 from mainstay.converge.host.bundles import MANIFEST_NAME, unpack
 from mainstay.converge.host.state import StateDirectory, new_run_id
 from mainstay.converge.manifest.hierarchy import DataLayer
-from mainstay.converge.run import RunRequest, load
+from mainstay.converge.run import RunRequest, missing_files
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.packaging.program_file import build_program_file
 from mainstay.push.contents import ContentIndex
@@ -72,16 +72,20 @@ def _index_of_bundle(bundle: str, folder: str, packed: str) -> ContentIndex:
 
 
 def check_manifest(manifest: str, host: InventoryHost, values: Mapping[str, Any]) -> None:
-    """Loads the manifest here with the data of one host; raises `DoesNotLoad` for what fails on every host.
+    """Loads the manifest here with the data of one host; raises `DoesNotLoad` for what fails on every host, such as a
+    file that it names and that does not exist.
 
     A manifest that reads facts may load on the hosts only: then each host decides.
     """
     layers = {**values, "data_layers": [*_host_layers(host), *values["data_layers"]]}
     try:
-        load(RunRequest(manifest, **layers))
+        missing = missing_files(RunRequest(manifest, **layers))
     except DoesNotLoad:
         if not _depends_on_host(manifest):
             raise
+        return
+    if missing:
+        raise DoesNotLoad(missing)
 
 
 def _host_layers(host: InventoryHost) -> list[DataLayer]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from mainstay.converge.contract import Resource
     from mainstay.converge.host.layer_changes import LayerEntry, TreeChange
     from mainstay.converge.host.throw_away_host import SystemdHost
     from mainstay.converge.manifest.resolve import Manifest
@@ -153,7 +154,7 @@ class Trial:
             self._show_changes("Changed paths", changes)
             if later:
                 self._show_changes("Changed in the second run", later)
-            self._show_result(failed, unstable, second)
+            self._show_result(first, unstable, second)
         return 0 if is_stable else EXIT_FAILED
 
     def _apply(self, number: int, title: str) -> dict[str, Any]:
@@ -210,14 +211,39 @@ class Trial:
         if len(changes) > len(shown):
             print(f"… and {len(changes) - len(shown)} more; --json lists all")
 
-    def _show_result(self, failed: int, unstable: list[dict[str, Any]], second: dict[str, Any] | None) -> None:
-        if failed:
-            print(f"Not stable: {failed} of the first run failed; there was no second run.")
+    def _show_result(
+        self, first: dict[str, Any], unstable: list[dict[str, Any]], second: dict[str, Any] | None
+    ) -> None:
+        if second is None:
+            for line in self._network_hint(first):
+                print(line)
+            count = _count(first, "failed")
+            print(
+                f"The first run failed: {count} {'resource' if count == 1 else 'resources'}. There was no second run."
+            )
         elif unstable:
             names = ", ".join(f"{event['type']}#{event['name']}" for event in unstable[:10])
             print(f"Not stable: the second run changed or failed {len(unstable)}: {printable(names)}")
-        elif second is not None:
+        else:
             print("Stable: the second run changed nothing. This machine was not changed.")
+
+    def _network_hint(self, first: dict[str, Any]) -> list[str]:
+        failed = {(event["type"], event["name"]) for event in first["events"] if event["outcome"] == "failed"}
+        packages = sorted(name for kind, name in failed if kind == "package")
+        if packages:
+            hint = "packages must be in the cache of the package manager"
+            if os.path.exists("/usr/bin/apt-get"):
+                names = printable(" ".join(packages[:10]))
+                hint += f": run `apt-get install --download-only {names}` on this machine, then try again"
+            return [f"The throw-away host has no network; {hint}."]
+        remote = [
+            each.id for each in self._manifest.resources if (each.type, each.name) in failed and _is_download(each)
+        ]
+        if remote:
+            return [
+                "The throw-away host has no network; download the archive, and name the file in `url` for the trial."
+            ]
+        return []
 
     def _diff(self, change: TreeChange) -> list[str]:
         """A diff of what no resource shows by itself. Nothing that only some users may read, and no secret."""
@@ -285,6 +311,13 @@ class Trial:
 def _count(report: dict[str, Any], outcome: str) -> int:
     count: int = report["summary"][outcome]
     return count
+
+
+def _is_download(resource: Resource) -> bool:
+    from mainstay.converge.host.sources import is_url
+
+    url = getattr(resource, "url", None)
+    return isinstance(url, str) and is_url(url)
 
 
 def _public_text(entry: LayerEntry | None) -> str | None:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1024 * 1024
 DIGEST_CHARACTERS = frozenset("0123456789abcdef")
 LONGEST_URL = 4096
+GZIP_MAGIC, ZIP_MAGIC = b"\x1f\x8b", b"PK"
+NO_BUNDLE = (
+    "a URL must name a bundle: a .tgz, .tar.gz or .zip with manifest.yaml and its files;"
+    " `tar -czf site.tgz -C DIRECTORY .` makes one"
+)
 
 
 def open_fetched(url: str, state: StateDirectory, run_id: str, trust: BundleTrust) -> ManifestText:
@@ -39,10 +44,12 @@ def open_fetched(url: str, state: StateDirectory, run_id: str, trust: BundleTrus
         digest = sha256_of_pieces(_pieces(descriptor))
         if digest != expected:
             raise _refused(name, f"its digest is {digest}, expected {expected}; nothing was unpacked")
-        is_zip = os.pread(descriptor, 4, 0).startswith(b"PK")
+        magic = os.pread(descriptor, 2, 0)
+        if magic not in (GZIP_MAGIC, ZIP_MAGIC):
+            raise _refused(name, NO_BUNDLE)
         os.lseek(descriptor, 0, os.SEEK_SET)
         place = f"/proc/self/fd/{descriptor}"
-        folder, close = unpack(place, name, state, run_id, is_zip=is_zip, may_have_top=True)
+        folder, close = unpack(place, name, state, run_id, is_zip=magic == ZIP_MAGIC, may_have_top=True)
     return unpacked_manifest(name, folder, name, close)
 
 
@@ -59,6 +66,8 @@ def _checked_url(url: str) -> SplitResult:
         raise _refused(shown, "the URL is not valid")
     if found.scheme not in ("https", "http"):
         raise _refused(shown, "a manifest is a file, a bundle, or a bundle from an https URL")
+    if found.path.endswith((".yaml", ".yml")):
+        raise _refused(f"{found.scheme}://{found.netloc.rpartition('@')[2]}{found.path}", NO_BUNDLE)
     if not is_private(found):
         name = f"http://{found.netloc.rpartition('@')[2]}{found.path}"
         raise _refused(name, "plain http is accepted only from this machine; use https")

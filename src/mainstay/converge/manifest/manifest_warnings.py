@@ -42,6 +42,8 @@ ASSIGNMENT = re.compile(r"\s*[A-Za-z_]\w*=\S*\s+\S")
 SHELL_BUILTINS = frozenset(("cd", "export", "source", ".", "if", "for", "while", "case", "set", "ulimit", "umask"))
 # Text in quotes, escaped characters and expressions: no shell would read them as syntax either.
 PROTECTED = re.compile(r"\{\{.*?\}\}|\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+# A file with a fixed name in an expression.
+FILE_CALL = re.compile(r"\b(?:template|file)\(\s*(?:'[^']*'|\"[^\"]*\")\s*\)")
 LONGEST_SHOWN = 200
 # Endings of file names by which templates are known.
 TEMPLATE_ENDINGS = (".j2", ".jinja", ".jinja2")
@@ -80,6 +82,40 @@ def find_warnings(manifest: Manifest, files: Surroundings) -> list[Fault]:
     files.work_in(manifest.directory)
     placed = {str(warning): warning for home, findings in by_home.values() for warning in _placed(findings, home)}
     return list(placed.values())
+
+
+def find_missing_files(manifest: Manifest, files: Surroundings) -> list[Fault]:
+    """Files beside the manifest that it names and that do not exist. A path that depends on data may exist elsewhere."""
+    by_home: dict[int, tuple[Manifest, list[Finding]]] = {}
+    for resource in manifest.resources:
+        home = resource.declared_in or manifest
+        files.work_in(home.directory)
+        for key, path in _missing_in(
+            resource, manifest, lambda path: not path.startswith("/") and not files.exists(path)
+        ):
+            _, findings = by_home.setdefault(id(home), (home, []))
+            message = f"{shorten(resource.id, LONGEST_SHOWN)}: {key}: {shorten(path)!r} does not exist"
+            findings.append(((*resource.place, key), message))
+    files.work_in(manifest.directory)
+    found: list[Fault] = []
+    for home, findings in by_home.values():
+        nodes = _nodes_of(home)
+        found += _placed([finding for finding in findings if _is_fixed(_node_at(nodes, finding[0]))], home)
+    return found
+
+
+def _node_at(node: Node, path: DocumentPath) -> Node | None:
+    for step in path:
+        try:
+            node = node[step]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return node
+
+
+def _is_fixed(node: Node | None) -> bool:
+    """Whether a text names the same files for all data."""
+    return isinstance(node, str) and ("{{" not in node or bool(FILE_CALL.search(node)))
 
 
 def _homes(manifest: Manifest) -> Iterator[Manifest]:
@@ -126,26 +162,23 @@ def _of_resource(
         return not is_created and not files.exists(path)
 
     resource_type = manifest.types[resource.type]
-    values: dict[str, Any] = {**resource.__dict__, **(resource.deferred or {})}
+    values = _written_values(resource)
     yield from resource_type.warn(resource)
+    missing = list(_missing_in(resource, manifest, is_missing))
+    yield from ((key, f"{shorten(path)!r} does not exist") for key, path in missing)
     source = values.get("source")
-    if isinstance(source, str) and "source" in resource_type.properties and is_missing(source):
-        yield "source", f"{shorten(source)!r} does not exist"
-    elif isinstance(source, str) and source.endswith(TEMPLATE_ENDINGS):
+    if isinstance(source, str) and source.endswith(TEMPLATE_ENDINGS) and ("source", source) not in missing:
         yield (
             "source",
             f"it is copied as it is; to render it write content: \"{{{{ template('{shorten(source)}') }}}}\"",
         )
-    read = resource_type.local_source(resource)
-    if read is not None and is_missing(read[1]):
-        yield read[0], f"{shorten(read[1])!r} does not exist"
     content = values.get("content")
     text = content.text if isinstance(content, Template) else content
     if isinstance(text, str) and "{%" in text and "%}" in text:
         yield "content", "{% is text here; for statements use template('…') with a file"
     for key, value in values.items():
         if isinstance(value, Template):
-            yield from ((key, message) for message in _files_of(value, files, is_missing))
+            yield from ((key, message) for message in _template_problems(value, files))
     if resource_type.splits_commands(resource):
         for key in resource_type.properties:
             if resource_type.properties[key].kind is COMMAND:
@@ -156,19 +189,40 @@ def _of_resource(
                     yield key, f"{problem} needs a shell; use `provider: shell`"
 
 
-def _files_of(template: Template, files: Surroundings, is_missing: Callable[[str], bool]) -> Iterator[str]:
+def _written_values(resource: Resource) -> dict[str, Any]:
+    return {**resource.__dict__, **(resource.deferred or {})}
+
+
+def _missing_in(
+    resource: Resource, manifest: Manifest, is_missing: Callable[[str], bool]
+) -> Iterator[tuple[str, str]]:
+    """Properties of a resource with the paths that they name and that do not exist."""
+    resource_type = manifest.types[resource.type]
+    values = _written_values(resource)
+    source = values.get("source")
+    if isinstance(source, str) and "source" in resource_type.properties and is_missing(source):
+        yield "source", source
+    read = resource_type.local_source(resource)
+    if read is not None and is_missing(read[1]):
+        yield read
+    for key, value in values.items():
+        if isinstance(value, Template):
+            yield from ((key, path) for path in _files_of(value) if is_missing(path))
+
+
+def _files_of(template: Template) -> Iterator[str]:
     """Files that `template('…')` and `file('…')` name."""
     for part in template.parts:
-        if isinstance(part, str) or part.constant is not None:
-            continue
-        references = part.references()
-        for path in (*references.templates, *references.files):
-            if is_missing(path):
-                yield f"{shorten(path)!r} does not exist"
-        for path in references.templates:
-            problem = _template_problem(path, files)
-            if problem is not None:
-                yield problem
+        if not isinstance(part, str) and part.constant is None:
+            references = part.references()
+            yield from (*references.templates, *references.files)
+
+
+def _template_problems(template: Template, files: Surroundings) -> Iterator[str]:
+    for part in template.parts:
+        if not isinstance(part, str) and part.constant is None:
+            problems = (_template_problem(path, files) for path in part.references().templates)
+            yield from (problem for problem in problems if problem is not None)
 
 
 def _template_problem(path: str, files: Surroundings) -> str | None:
