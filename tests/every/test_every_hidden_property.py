@@ -24,15 +24,28 @@ from mainstay.foundation.text import REDACTED
 from own_accounts import own_accounts
 
 ACCOUNT_TYPE = Path(__file__).with_name("account_type")
-# The account type and the probe are found like all types and kinds, in the registry folders.
+# The account type and the probe are found like all types and kinds, in the registry folders. Each command runs in a
+# process of its own, forked from one that has imported the program: new interpreters would take most of the time.
 PROGRAM = """
-import sys
+import json, os, sys
+from importlib import import_module
 from mainstay.cli.main import program
 from mainstay.converge import health_checks, providers, resources
-health_checks.__path__.append(sys.argv.pop(1) + "/health_checks")
-resources.__path__.append(sys.argv.pop(1) + "/resources")
-providers.__path__.append(sys.argv.pop(1) + "/providers")
-program()
+for package in (health_checks, resources, providers):
+    package.__path__.append(sys.argv[1] + "/" + package.__name__.rpartition(".")[2])
+for name in ("apply", "history", "render", "status", "validate"):
+    import_module("mainstay.cli.commands." + name)
+import_module("mainstay.converge.run")
+while line := sys.stdin.readline():
+    words, output, errors = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        for path, descriptor in (("/dev/null", 0), (output, 1), (errors, 2)):
+            os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
+        sys.argv[1:] = words
+        sys.exit(program())
+    os.waitpid(child, 0)
+    print("done", flush=True)
 """
 SHORT = "Kq9Zp-canary"
 # Longer than messages quote.
@@ -200,18 +213,39 @@ def needs_sensitive(type_name: str, name: str) -> bool:
     return not found.properties[name].secret
 
 
-def program(root: Path, *words: str) -> str:
-    """Returns the output of the program."""
-    folder = str(ACCOUNT_TYPE)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, folder, folder, folder, *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=root,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout + done.stderr
+class Program:
+    """Runs commands and returns what they print."""
+
+    def __init__(self, root: Path) -> None:
+        self._output, self._errors = root.parent / "output", root.parent / "errors"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(ACCOUNT_TYPE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=root,
+        )
+
+    def __call__(self, *words: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([words, str(self._output), str(self._errors)]) + "\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "done\n"
+        errors = self._errors.read_text()
+        assert "Traceback" not in errors, errors
+        return self._output.read_text() + errors
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture
+def program(root: Path, _own_accounts: None) -> Iterator[Program]:
+    """After the accounts: it sees the same files as the test."""
+    found = Program(root)
+    yield found
+    found.close()
 
 
 def everything_kept() -> str:
@@ -283,7 +317,7 @@ def test_every_type_and_kind_has_samples() -> None:
 
 # ---- the canary ----
 @pytest.mark.parametrize(("type_name", "name", "kind"), hidden())
-def test_a_hidden_value_appears_nowhere(type_name: str, name: str, kind: str, root: Path) -> None:
+def test_a_hidden_value_appears_nowhere(type_name: str, name: str, kind: str, root: Path, program: Program) -> None:
     values = loading_values(name, kind)
     if kind == "text" and name in ("token", "content", "contents"):
         values += ["{{ 'CANARY' ~ file('none') }}", "refused CANARY"]
@@ -307,18 +341,20 @@ def test_a_hidden_value_appears_nowhere(type_name: str, name: str, kind: str, ro
     ):
         if words[0] == "apply":
             put_accounts(root)
-        text = program(root, *words)
+        text = program(*words)
         assert leaks(text) == [], (words, text)
         shown += text
     assert REDACTED in shown
-    for kept in json.loads(program(root, "history", "--json")):
-        shown = program(root, "history", "show", kept["run_id"])
+    for kept in json.loads(program("history", "--json")):
+        shown = program("history", "show", kept["run_id"])
         assert leaks(shown) == [], shown
     assert leaks(report.read_text() + everything_kept()) == []
 
 
 @pytest.mark.parametrize(("type_name", "name", "kind"), hidden())
-def test_a_fault_does_not_show_a_hidden_value(type_name: str, name: str, kind: str, root: Path) -> None:
+def test_a_fault_does_not_show_a_hidden_value(
+    type_name: str, name: str, kind: str, root: Path, program: Program
+) -> None:
     values = [*DOES_NOT_LOAD[kind]]
     if (type_name, name) in (("account", "password_hash"), ("account", "note")):
         values += ["refused CANARY", "{{ 'CANARY' ~ nope }}"]
@@ -326,7 +362,7 @@ def test_a_fault_does_not_show_a_hidden_value(type_name: str, name: str, kind: s
         values.append("tool 'CANARY")
     manifest = write(root, manifest_of(type_name, name, values, sensitive=needs_sensitive(type_name, name)))
     for words in (("validate",), ("apply", "--json")):
-        text = program(root, *words, manifest)
+        text = program(*words, manifest)
         assert "fault" in text
         assert leaks(text) == [], text
     assert leaks(everything_kept()) == []
@@ -347,12 +383,12 @@ def test_the_server_receives_no_hidden_value(
     assert leaks(repr([vars(event.resource) for event in done.report.events if not event.resource.sensitive])) == []
 
 
-def test_without_sensitive_a_private_value_is_shown(root: Path) -> None:
+def test_without_sensitive_a_private_value_is_shown(root: Path, program: Program) -> None:
     """Proves that the canaries above are hidden by the declaration."""
     for type_name, name, kind in (parameter.values for parameter in hidden()):
         if needs_sensitive(type_name, name) and type_name == "account":
             text = manifest_of(type_name, name, LOADS[kind], sensitive=False)
-            shown = program(root, "apply", write(root, text), "--json") + program(root, "render", write(root, text))
+            shown = program("apply", write(root, text), "--json") + program("render", write(root, text))
             assert leaks(shown) != [], (type_name, name)
 
 
@@ -371,18 +407,18 @@ def test_the_output_of_a_resource_with_a_secret_is_redacted_in_later_resources(
     assert (root / "account").read_text() == SHORT
 
 
-def test_render_hides_data_that_a_secret_property_uses(root: Path) -> None:
+def test_render_hides_data_that_a_secret_property_uses(root: Path, program: Program) -> None:
     text = f"""
     data: {{hash: {SHORT}, plain: shown}}
     resources: [account: [ROOT/account: {{password_hash: "{{{{ data.hash }}}}"}}]]
     """
-    shown = program(root, "render", write(root, text))
+    shown = program("render", write(root, text))
     assert f"hash: '{REDACTED}'\n  plain: shown\n" in shown
     assert leaks(shown) == []
 
 
-def test_a_secret_property_is_write_only_in_the_schema(root: Path) -> None:
-    schema = json.loads(program(root, "schema", "manifest"))
+def test_a_secret_property_is_write_only_in_the_schema(program: Program) -> None:
+    schema = json.loads(program("schema", "manifest"))
     properties = schema["$defs"]["account"]["properties"]
     assert properties["password_hash"]["writeOnly"] is True
     assert properties["note"]["description"] == "a remark; private: hidden when `sensitive` is true"
