@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -177,6 +178,18 @@ def verify(server: Server, tmp_path: Path, code: int) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the data directory of a stopped server, and the state directory of a client that has verified it."""
+    folder = tmp_path_factory.mktemp("verified")
+    with running(folder / "data") as server:
+        make_events(server)
+        wait_until_hashed(server)
+        assert "is intact" in verify(server, folder, 0)
+        assert server.stop() == 0
+    return folder
+
+
 @pytest.mark.parametrize(
     ("tamper", "number"),
     [
@@ -189,20 +202,15 @@ def verify(server: Server, tmp_path: Path, code: int) -> str:
     ],
 )
 def test_a_changed_or_missing_event_breaks_the_chain(
-    tmp_path: Path, stopped: Callable[..., None], tamper: str, number: int
+    tmp_path: Path, verified: Path, stopped: Callable[..., None], tamper: str, number: int
 ) -> None:
-    port_settings = {"VAULT_ENCRYPTION_KEY": "ab" * 32}
-    with running(tmp_path / "data", environment=port_settings) as server:
-        make_events(server)
-        wait_until_hashed(server)
-        assert "is intact" in verify(server, tmp_path, 0)
-        heads = json.loads((tmp_path / "state" / "event-heads.json").read_text())
-        assert server.stop() == 0
+    shutil.copytree(verified, tmp_path, dirs_exist_ok=True)
     stopped(tamper)
-    with running(tmp_path / "data", environment=port_settings) as server:
+    with running(tmp_path / "data") as server:
         # The address has another port after the restart.
-        (head,) = heads.values()
-        (tmp_path / "state" / "event-heads.json").write_text(json.dumps({server.url: head}))
+        heads = tmp_path / "state" / "event-heads.json"
+        (head,) = json.loads(heads.read_text()).values()
+        heads.write_text(json.dumps({server.url: head}))
         wait_until_hashed(server)
         assert f"broken at {number}: " in verify(server, tmp_path, 1)
 
