@@ -218,7 +218,9 @@ def test_a_redirect_from_https_to_http_is_refused(apply: Apply, server: WebServe
     assert plain_server.requests == []
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/x", "/app.tgz", "https://"])
+@pytest.mark.parametrize(
+    "location", ["file:///etc/passwd", "ftp://127.0.0.1/x", "/app.tgz", "https://", "http://a\x1b[2J/x"]
+)
 def test_a_redirect_to_elsewhere_or_in_a_circle_is_a_failure(location: str, apply: Apply, server: WebServer) -> None:
     server.answers["/app.tgz"] = (302, {"Location": location}, b"")
     done = apply(manifest(f"{server.url}/app.tgz"))

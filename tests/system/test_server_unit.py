@@ -77,6 +77,10 @@ def test_secrets_are_kept_out_of_the_unit(new_host: ManagedHost, tmp_path: Path)
     host.shell(
         "mkdir -p /etc/mainstay; echo 'port = 8434' >/etc/mainstay/server.toml; chmod 600 /etc/mainstay/server.toml"
     )
+    # A line break in the name of the file would begin a directive of its own.
+    host.shell("cp /etc/mainstay/server.toml '/etc/mainstay/a\nExecStartPre=+b'")
+    refused = host.shell(f"{PROGRAM} server install --config '/etc/mainstay/a\nExecStartPre=+b' 2>&1 || true")
+    assert "contains control characters" in refused
     host.shell(f"{PROGRAM} server install --config /etc/mainstay/server.toml")
     python = PROGRAM.with_name("python")
     assert '"UP"' in host.shell(f"{python} -c '{FETCH}' http://127.0.0.1:8434/ready")

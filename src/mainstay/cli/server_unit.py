@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.unit_words import program_words, quoted_word
+from mainstay.cli.unit_words import program_words, quoted_word, unit_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _unit_text(arguments: argparse.Namespace) -> str:
         path = os.path.abspath(arguments.config)
         if not os.path.exists(path):
             raise CommandRefused(f"cannot read {path}: it does not exist")
-        more = f"LoadCredential=server.toml:{path}\n" + _certificate_lines(path)
+        more = f"LoadCredential=server.toml:{_specified(path)}\n" + _certificate_lines(path)
         command += " --config %d/server.toml"
     _refuse_unreadable_certificate()
     needs_port = arguments.port is not None and 0 < arguments.port < 1024
@@ -153,6 +153,11 @@ def _unit_text(arguments: argparse.Namespace) -> str:
         protect_home=_protect_home(),
         capabilities="CAP_NET_BIND_SERVICE" if needs_port else "",
     )
+
+
+def _specified(path: str) -> str:
+    """The path in a directive that knows specifiers, such as %d."""
+    return unit_path(path).replace("%", "%%")
 
 
 def _certificate_lines(config: str) -> str:
@@ -172,7 +177,7 @@ def _certificate_lines(config: str) -> str:
             raise CommandRefused(f"{name} in {config}: the unit needs an absolute path, not {path}")
         if not os.path.isfile(path):
             raise CommandRefused(f"{name} in {config}: there is no file {path}")
-        lines += [f"LoadCredential={name}:{path}\n", f"Environment=MAINSTAY_{name.upper()}=%d/{name}\n"]
+        lines += [f"LoadCredential={name}:{_specified(path)}\n", f"Environment=MAINSTAY_{name.upper()}=%d/{name}\n"]
     return "".join(lines)
 
 

@@ -24,6 +24,18 @@ def _escape(character: str) -> str:
     return f"\\x{ord(character):02x}" if character < " " or character == "\x7f" else ESCAPED.get(character, character)
 
 
+def unit_path(written: str) -> str:
+    """An absolute path that a unit can name."""
+    path = os.path.abspath(written)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise CommandRefused(f"{path} is not UTF-8, which units of systemd must be; rename it") from None
+    if any(character < " " or character == "\x7f" for character in path):
+        raise CommandRefused(f"{path} contains control characters; rename it")
+    return path
+
+
 def program_words() -> list[str]:
     """The words with which a unit runs this program."""
     # Of the program file; it runs from its cache, but the unit must start the file.

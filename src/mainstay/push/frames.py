@@ -22,6 +22,8 @@ TEXTS = ("alias", "provider", "ensure", "noop_message", "reason", "output", "dif
 FLAGS = ("changed", "refreshed", "failed", "skipped", "noop")
 LISTS = ("errors", "warnings", "unmet", "within")
 LARGEST_COUNT = 1_000_000_000
+# Of states and outputs, which are any JSON. Writing them must not exhaust the stack of a pusher.
+DEEPEST = 64
 LONGEST_MESSAGE = 4000
 MOST_FAULTS = 200
 # Kinds of faults that the host itself may report.
@@ -45,7 +47,7 @@ class Frame:
 def parse_frame(line: bytes) -> Frame:
     """Returns the frame of a line; raises `HostFault` for a refusal of the host, and for what is no frame."""
     try:
-        document = json.loads(line[len(MARK) :])
+        document = json.loads(line[len(MARK) :], parse_float=_finite, parse_constant=_finite)
         if not isinstance(document, dict):
             raise Unexpected
         for kind in REFUSALS:
@@ -102,9 +104,36 @@ def _count(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value):
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not -LARGEST_COUNT <= value <= LARGEST_COUNT:
         raise Unexpected
     return value
+
+
+def _finite(text: str) -> float:
+    """JSON has no other numbers; Python also reads and writes NaN and Infinity."""
+    value = float(text)
+    if not isfinite(value):
+        raise Unexpected
+    return value
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    """Any JSON object of a bounded depth."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise Unexpected
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, (dict, list))
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return value
+    raise Unexpected
 
 
 def _texts(value: Any) -> list[str]:
@@ -141,16 +170,13 @@ def _position(value: Any) -> tuple[int, str]:
 def _event(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or value.get("outcome") not in OUTCOMES:
         raise Unexpected
-    state = value.get("state")
-    if state is not None and not isinstance(state, dict):
-        raise Unexpected
     event: dict[str, Any] = {"type": _text(value.get("type")), "name": _text(value.get("name"))}
     event |= {key: None if value.get(key) is None else _text(value[key]) for key in TEXTS}
     event["outcome"] = value["outcome"]
     event |= {key: value.get(key) is True for key in FLAGS}
     event |= {key: _texts(value.get(key, [])) for key in LISTS}
     event["duration_seconds"] = _number(value.get("duration_seconds", 0))
-    event["state"] = state
+    event["state"] = _object(value.get("state"))
     return event
 
 
@@ -158,15 +184,12 @@ def _ending(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not isinstance(value.get("summary"), dict):
         raise Unexpected
     counts = value["summary"]
-    outputs = value.get("outputs")
-    if outputs is not None and not isinstance(outputs, dict):
-        raise Unexpected
     return {
         "summary": {
             **{key: _count(counts.get(key)) for key in ("total", *OUTCOMES)},
             "duration_seconds": _number(counts.get("duration_seconds")),
         },
-        "outputs": outputs,
+        "outputs": _object(value.get("outputs")),
         "errors": _texts(value.get("errors", [])),
         "warnings": _texts(value.get("warnings", [])),
         "stopped_by": None if value.get("stopped_by") is None else _message(value["stopped_by"]),

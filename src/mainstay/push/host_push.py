@@ -93,6 +93,8 @@ class HostPush:
             outcome.fault = fault
         except OSError as error:
             outcome.fault = HostFault("local", f"ssh cannot be started: {error.strerror or error}")
+        except Exception as error:  # noqa: BLE001  # a bug must not end the pushes to other hosts
+            outcome.fault = HostFault("local", f"this is a bug in mainstay: {type(error).__name__}: {error}")
         finally:
             await self._end_process()
             outcome.duration_seconds = monotonic() - self.started_at
@@ -231,7 +233,9 @@ class HostPush:
             return
         buffer = bytearray()
         while True:
-            timeout = HELLO_SECONDS if self.phase == "connecting" else None
+            timeout = None
+            if self.phase == "connecting":
+                timeout = max(0.0, self.started_at + HELLO_SECONDS - monotonic())
             try:
                 piece = await asyncio.wait_for(process.stdout.read(READ_BYTES), timeout)
             except TimeoutError:

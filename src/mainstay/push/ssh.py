@@ -68,8 +68,9 @@ def ssh_command(host: str, script: str, control_directory: str | None) -> list[s
 
 def control_directory(environ: Mapping[str, str]) -> str | None:
     """Creates the private directory of control sockets. None: there is none, so connections are not reused."""
-    if environ.get("XDG_RUNTIME_DIR"):
-        path = os.path.join(environ["XDG_RUNTIME_DIR"], "mainstay-ssh")
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    if runtime and _is_out_of_reach(runtime):
+        path = os.path.join(runtime, "mainstay-ssh")
     elif os.geteuid() == 0:
         path = "/run/mainstay-ssh"
     else:
@@ -83,6 +84,24 @@ def control_directory(environ: Mapping[str, str]) -> str | None:
         return None
     is_private = found.st_mode & 0o170777 == 0o040700 and found.st_uid == os.geteuid()
     return path if is_private else None
+
+
+def _is_out_of_reach(directory: str) -> bool:
+    """Whether only this user and root can replace what is below the directory.
+
+    `su` may leave root with the directory of another user, who could put a connection to his own host there."""
+    path = os.path.realpath(directory)
+    while True:
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return False
+        is_shared = found.st_mode & 0o022 and not found.st_mode & 0o1000
+        if found.st_uid not in (0, os.geteuid()) or is_shared:
+            return False
+        if path == os.path.dirname(path):
+            return True
+        path = os.path.dirname(path)
 
 
 # What ssh prints, in order of preference: text, kind of the fault, explanation.

@@ -25,6 +25,7 @@ from mainstay.cli.schedule_units import (
     service_text,
     timer_text,
 )
+from mainstay.cli.unit_words import unit_path
 from mainstay.cli.views.run_display import printable
 from mainstay.converge.host.sources import is_url
 
@@ -166,19 +167,7 @@ def _manifest_path(written: str) -> str:
         raise CommandRefused("standard input cannot be scheduled; write the manifest to a file")
     if is_url(written):
         raise CommandRefused("a URL cannot be scheduled; download the bundle to a file of root and schedule that")
-    return _unit_path(written)
-
-
-def _unit_path(written: str) -> str:
-    """An absolute path that a unit can name."""
-    path = os.path.abspath(written)
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise CommandRefused(f"{path} is not UTF-8, which units of systemd must be; rename it") from None
-    if any(character < " " or character == "\x7f" for character in path):
-        raise CommandRefused(f"{path} contains control characters; rename it")
-    return path
+    return unit_path(written)
 
 
 def _run_options(arguments: argparse.Namespace) -> list[str]:
@@ -186,7 +175,7 @@ def _run_options(arguments: argparse.Namespace) -> list[str]:
     words: list[str] = []
     for name in VALUE_FILES:
         for file in getattr(arguments, name):
-            words += [f"--{name}", _unit_path(file)]
+            words += [f"--{name}", unit_path(file)]
     for tag in arguments.tag:
         # One word: a tag may begin with a dash.
         words.append(f"--tag={tag}")
@@ -266,7 +255,7 @@ def _refuse_untrusted(manifest: str, arguments: argparse.Namespace, program: lis
             raise CommandRefused(
                 f"{path} would run as root, but {reason}; change owner and mode, or use another place"
             )
-    for path in (_unit_path(file) for name in VALUE_FILES for file in getattr(arguments, name)):
+    for path in (unit_path(file) for name in VALUE_FILES for file in getattr(arguments, name)):
         reason = why_untrusted(path)
         if reason is not None:
             raise CommandRefused(

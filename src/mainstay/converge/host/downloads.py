@@ -177,6 +177,17 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def __init__(self, download: Download) -> None:
         self._download = download
 
+    def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:
+            fp.close()
+            raise Failure(
+                f"{_shown_url(urlsplit(req.full_url))}: redirects to what is neither https nor http"
+            ) from None
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
