@@ -255,7 +255,6 @@ def test_the_debian_package_serves_an_order_is_upgraded_and_goes_without_a_trace
         host.shell("mainstay schedule /etc/mainstay/site.yaml --every 1h; systemctl start mainstay-apply-site")
         assert host.read("/srv/greeting") == "HELLO"
         assert host.shell("/usr/lib/mainstay/bin/python -Ic 'import sys; print(sys.prefix)'") == "/usr/lib/mainstay\n"
-        assert host.shell(FILES_OF_NO_PACKAGE) == "", "files differ from the package, or are not part of it"
 
         # The upgrade restarts both units with the new code; data, enrollment, services and schedules stay.
         agent, server = host.shell(PIDS).split()

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -15,8 +16,8 @@ import pytest
 import mainstay
 from applying import GROUP, USER
 from interpreters import need_python
-from mainstay.packaging.program_file import build_program_file
 from program_files import ProgramRunner
+from required_parts import need_program
 from torture import IS_TORTURE
 
 VERSIONS = ["3.9", "3.10", "3.12", "3.13"] if IS_TORTURE else ["3.9", "3.13"]
@@ -80,7 +81,7 @@ resources:
           subscribe: ["file#ROOT/tree/a"]
       - slow:
           command: sleep 30
-          timeout: 1s
+          timeout: 200ms
           unless: test -e ROOT/never
   - user:
       - root:
@@ -92,13 +93,6 @@ resources:
       - bash:
           ensure: present
 """
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("program") / "mainstay.pyz"
-    path.write_bytes(build_program_file())
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -131,27 +125,22 @@ def test_the_check_finds_what_is_too_new(tmp_path: Path) -> None:
     assert sorted({line.partition(":")[0] for line in found}) == list(map(str, paths)), found
 
 
-def test_every_python_applies_a_manifest_as_this_one_does(program: Path, root: Path, tmp_path: Path) -> None:
+def test_every_python_applies_a_manifest_as_this_one_does(
+    runner_of: Callable[[str], ProgramRunner], root: Path
+) -> None:
     (root / "template.j2").write_text("{% for name in data.names %}{{ name }};{% endfor %}\n")
     with tarfile.open(root / "files.tar.gz", "w:gz") as archive:
         archive.add(root / "template.j2", "folder/file")
     (root / "manifest.yaml").write_text(
         MANIFEST.replace("ROOT", f"{root}/made").replace("USER", USER).replace("GROUP", GROUP)
     )
-    expected = run_three_times(ProgramRunner(sys.executable, program, new_folder(tmp_path, "this")), root)
+    expected = run_three_times(runner_of(sys.executable), root)
     assert [event["outcome"] for event in expected[1]["events"]].count("changed") > 5
     for version in VERSIONS:
-        runner = ProgramRunner(need_python(version), program, new_folder(tmp_path, version))
-        for found, wanted in zip(run_three_times(runner, root), expected, strict=True):
+        for found, wanted in zip(run_three_times(runner_of(need_python(version)), root), expected, strict=True):
             for event, same in zip(found.pop("events"), wanted["events"], strict=True):
                 assert event == same, version
             assert found == {key: value for key, value in wanted.items() if key != "events"}
-
-
-def new_folder(tmp_path: Path, name: str) -> Path:
-    path = tmp_path / name
-    path.mkdir()
-    return path
 
 
 def run_three_times(run: ProgramRunner, root: Path) -> list[Any]:
@@ -188,6 +177,28 @@ def test_the_list_of_commands_needs_no_packages() -> None:
     done = run_from_sources(need_python("3.9"), "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "  server        run the control plane\n" in done.stdout
+
+
+def test_a_python_that_cannot_be_downloaded_for_the_tests_is_named(tmp_path: Path) -> None:
+    """With nothing but the few programs that the script needs, and a mirror that does not exist."""
+    (tmp_path / "bin").mkdir()
+    for name in ("dirname", "sh"):
+        (tmp_path / "bin" / name).symlink_to(need_program(name))
+    done = subprocess.run(
+        [Path(__file__).parents[2] / "scripts" / "install-test-parts", "pythons"],
+        env={
+            "HOME": str(tmp_path),
+            "PATH": str(tmp_path / "bin"),
+            "UV_PYTHON_INSTALL_MIRROR": f"file://{tmp_path}/none",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert f"{tmp_path}/none" in done.stderr, "the reason is missing"
+    assert "Not installed: python3.9" in done.stderr
+    assert "set UV_PYTHON_INSTALL_MIRROR to a mirror, or put python3.9" in done.stderr
 
 
 def run_from_sources(python: str, *words: str) -> subprocess.CompletedProcess[str]:

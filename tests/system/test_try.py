@@ -9,15 +9,14 @@ import signal
 import subprocess
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterator
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from interpreters import need_python
 from mainstay.packaging.program_file import build_program_file
+from program_files import ProgramRunner
 from scratch import fingerprint
 from system.conftest import PROGRAM, need_systemd
 
@@ -168,25 +167,15 @@ def test_a_stable_manifest_exits_0_and_secrets_are_not_shown(tried: Try, tree: P
     assert machine(tree) == before
 
 
-def test_it_runs_with_python_3_9(tree: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    # The program file has PyYAML and Jinja2 for every interpreter, and not what boots hosts.
-    with zipfile.ZipFile(BytesIO(build_program_file())) as archive:
-        archive.extractall(tmp_path / "library")
+def test_the_program_file_tries_a_manifest_with_python_3_9(
+    tree: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "mainstay.pyz").write_bytes(build_program_file())
     (tmp_path / "site.yaml").write_text(f"- file:\n    - {tree}/kept: {{ensure: absent}}\n")
-    source = Path(__file__).parents[2] / "src"
-    done = subprocess.run(
-        [
-            need_python("3.9"),
-            "-c",
-            "from mainstay.cli.main import program; program()",
-            "try",
-            str(tmp_path / "site.yaml"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**environment, "PYTHONPATH": f"{source}:{tmp_path / 'library'}", "PYTHONDONTWRITEBYTECODE": "1"},
-    )
+    # On another file system than /: a host sees no mounts of its machine below /, only what is passed on.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as cache:
+        run = ProgramRunner(need_python("3.9"), tmp_path / "mainstay.pyz", Path(cache))
+        done = run("try", tmp_path / "site.yaml", env=environment, timeout=120)
     assert done.returncode == 0, done
     assert f"removed   {tree}/kept  file root:root 0644, 1 bytes\nStable: " in done.stdout
 
