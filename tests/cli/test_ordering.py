@@ -339,6 +339,8 @@ def test_waiting_ends_after_the_timeout(shell: Shell, scenario: Scenario, kind: 
     done = shell.run(scenario.consumer, *words, "--timeout", "300ms", code=124)
     assert f"{name}: New, create is queued" in done.stdout
     assert "Timed out. The job continues; follow it with `mainstay watch " in done.stdout
+    shown = done.stdout.splitlines()
+    assert len(shown) == len(set(shown)), "the last line is printed once"
     done = shell.run(scenario.consumer, "watch", name, "--timeout", "300ms", code=124)
     assert "Timed out." in done.stdout
     shell.run(scenario.consumer, "watch", name, "--follow", "--timeout", "300ms", code=124)

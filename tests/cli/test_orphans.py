@@ -86,6 +86,8 @@ def test_orphans_complete_in_a_shell(shell: Shell, scenario: Scenario, shop: Any
 def test_doctor_names_each_orphan(shell: Shell, scenario: Scenario, shop: Any) -> None:
     shell.run(scenario.admin, "do", shop["id"], "delete", "--force")
     orphan = orphan_of(scenario, shop)
+    # At once, because the agent is not connected.
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", {"status": "Error"})
     done = shell.run(scenario.admin, "doctor", "--data-dir", str(shell.server.data_dir), "--json", code=1)
     (finding,) = [each for each in json.loads(done.stdout) if orphan["id"] in each["subject"]]
     assert finding["code"] == "orphan"

@@ -31,6 +31,8 @@ def test_a_roll_out_is_followed_to_its_end(shell: Shell, scenario: Scenario, kin
         done = shell.run(scenario.admin, "rollout", kind["name"], "--batch", "1")
     assert "status    Completed" in done.stdout
     assert "services  2: 2 done" in done.stdout
+    assert "waves     2 of 2 started, 1 service each" in done.stdout
+    assert "wave 0" not in done.stdout
     after = shell.run(scenario.admin, "rollout", "versions", kind["name"], "--json").stdout
     assert [(each["version"], each["services"]) for each in json.loads(after)] == [("1.1.0", 2), ("1.0.0", 0)]
     assert kind["name"] in shell.run(scenario.admin, "rollout", "list").stdout
@@ -57,13 +59,25 @@ def test_a_roll_out_is_paused_and_aborted(shell: Shell, scenario: Scenario, kind
     assert "has an open roll-out" in refused.stderr
     refused = shell.run(scenario.admin, "rollout", "pause", rollout["id"], code=2)
     assert "pause is possible while it is Running" in refused.stderr
+    shown = shell.run(scenario.admin, "rollout", "status", rollout["id"]).stdout
+    assert "waves     0 of 2 started, 1 service each" in shown
+    assert [line.split()[1:3] for line in shown.splitlines() if "Waiting" in line] == [
+        ["1", "Waiting"],
+        ["2", "Waiting"],
+    ]
+    other = push(scenario.admin, blueprint(unique("other"), "1.0.0"))["serviceType"]["name"]
+    second = json.loads(shell.run(scenario.admin, "rollout", other, "--pause", "--json").stdout)
+    refused = shell.run(scenario.admin, "rollout", "abort", code=2)
+    assert "roll-outs are open; name one" in refused.stderr
+    assert f"{rollout['id'][:8]}  {kind['name']} start" in refused.stderr
+    shell.run(scenario.admin, "rollout", "abort", second["id"])
     assert "Aborted" in shell.run(scenario.admin, "rollout", "abort", rollout["id"]).stdout
 
 
 def test_waiting_ends_with_the_timeout(shell: Shell, scenario: Scenario, kind: Any) -> None:
     done = shell.run(scenario.admin, "rollout", kind["name"], "--timeout", "1s", code=124)
     assert "status    Running" in done.stdout
-    shell.run(scenario.admin, "rollout", "abort")
+    shell.run(scenario.admin, "rollout", "abort", done.stdout.partition("roll-out  ")[2].split()[0])
 
 
 def test_a_deletion_asks_first(shell: Shell, scenario: Scenario, kind: Any) -> None:

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         except ServerRefusal as refusal:
             raise CommandRefused(error_text(refusal, client.url, members)) from refusal
         if is_forecast(arguments):
-            return show_forecast(arguments, answer, members)
+            return show_forecast(arguments, answer, members, agent=target["name"])
         code = follow_or_report(client, answer, "create", arguments)
         if code == 0 and arguments.wait and not arguments.json:
             old, new = printable(service["agent"]["name"]), printable(target["name"])

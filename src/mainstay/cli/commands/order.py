@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
                 error_text(refusal, client.url, members) + _hint(refusal, service_type["name"])
             ) from refusal
         if is_forecast(arguments):
-            return show_forecast(arguments, answer, members)
+            return show_forecast(arguments, answer, members, agent=_agent_name(client, body))
         return follow_or_report(client, answer, "create", arguments)
 
 
@@ -116,6 +116,11 @@ def _hint(refusal: ServerRefusal, name: str) -> str:
     if refusal.code == "choose_provider":
         return f"\nName one with --provider; `mainstay types {name}` shows what each offers."
     return f"\n`mainstay types {name}` lists its properties." if refusal.code == INVALID_PROPERTIES else ""
+
+
+def _agent_name(client: Client, body: Mapping[str, Any]) -> str:
+    """Empty if the server chooses the agent: a forecast does not name it."""
+    return str(find_agent(client, body["agentId"])["name"]) if "agentId" in body else ""
 
 
 def _placement(client: Client, arguments: argparse.Namespace, service_type: Mapping[str, Any]) -> dict[str, Any]:

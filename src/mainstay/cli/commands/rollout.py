@@ -49,6 +49,8 @@ COLOURS = {
 }
 # Of a roll-out that goes on by itself.
 GOES_ON = ("Running",)
+WAITING = ("Paused", "Stopped")
+OPEN = (*GOES_ON, *WAITING)
 DELAY_SECONDS = 0.5
 RECONNECT_SECONDS = 120.0
 SHOWN_ITEMS = 20
@@ -68,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "rollout",
         metavar="ROLLOUT",
         nargs="?",
-        help="id or id prefix; default: the newest; versions: the service type",
+        help="id or id prefix; default: the newest, for abort the only open one; versions: the service type",
     )
     parser.add_argument(
         "--action", metavar="ACTION", default="update", help="action of the lifecycle (default: update)"
@@ -95,7 +97,10 @@ def run(arguments: argparse.Namespace) -> int:
             return _list_rollouts(client, arguments)
         if arguments.what == "versions":
             return _show_versions(client, arguments)
-        rollout = _named(client, arguments.rollout)
+        if arguments.what == "abort" and arguments.rollout is None:
+            rollout = _only_open(client)
+        else:
+            rollout = _named(client, arguments.rollout)
         if arguments.what != "status":
             rollout = client.post(f"/rollouts/{rollout['id']}/{arguments.what}")
         follows = arguments.wait and arguments.what in ("status", "resume")
@@ -108,6 +113,19 @@ def _named(client: Client, wanted: str | None) -> Any:
     found = client.get("/rollouts", query={"sort": "-createdAt", "pageSize": 1})["items"]
     if not found:
         raise CommandRefused("there is no roll-out yet; `mainstay rollout TYPE` starts one")
+    return found[0]
+
+
+def _only_open(client: Client) -> Any:
+    """Nothing resumes an aborted roll-out, so it must be clear which one is meant."""
+    found = list_items(client, "/rollouts", {"status": list(OPEN), "sort": "-createdAt"})
+    if not found:
+        raise CommandRefused("there is no open roll-out; `mainstay rollout list` lists all of them")
+    if len(found) > 1:
+        rows = "\n".join(
+            f"  {short_id(each['id'])}  {each['serviceType']['name']} {each['action']}" for each in found[:10]
+        )
+        raise CommandRefused(f"{len(found)} roll-outs are open; name one: mainstay rollout abort ROLLOUT\n{rows}")
     return found[0]
 
 
@@ -154,13 +172,21 @@ def _follow_or_report(client: Client, rollout: Any, arguments: argparse.Namespac
 
         print_json({**rollout, "failedOrSkipped": items[:SHOWN_ITEMS]})
     else:
-        _print_rollout(rollout, items)
+        _print_rollout(rollout, _planned_items(client, rollout) or items)
     if timed_out:
         return EXIT_TIMEOUT
     # What was asked for has happened: a paused or aborted roll-out is then no failure.
     if not follows:
         return 0
     return EXIT_FAILED if rollout["status"] in ("Stopped", "Aborted") or rollout["items"]["failed"] else 0
+
+
+def _planned_items(client: Client, rollout: Mapping[str, Any]) -> list[Any]:
+    """All items in the order of their waves, of a small roll-out that waits for an admin."""
+    if rollout["status"] not in WAITING or rollout["total"] > SHOWN_ITEMS:
+        return []
+    items = list_items(client, f"/rollouts/{rollout['id']}/items", {}, SHOWN_ITEMS)
+    return sorted(items, key=lambda item: (item["wave"], item["service"]["name"]))
 
 
 def _follow(client: Client, rollout: Any, *, quiet: bool, timeout_seconds: float | None) -> tuple[Any, bool]:
@@ -192,10 +218,21 @@ def _progress_line(rollout: Mapping[str, Any], *, live: bool) -> str:
     ended = total - sum(counts[name] for name in UNENDED)
     name = f"{printable(rollout['serviceType']['name'])}: {printable(rollout['action'])}"
     bar = f" {progress_bar(ended / max(total, 1))}" if live else ""
-    numbers = (
-        f"wave {rollout['wave']}, {ended} of {total} ended, {counts['running']} running, {counts['failed']} failed"
-    )
+    wave = f"wave {rollout['wave']} of {_wave_count(rollout)}" if rollout["wave"] else "no wave started"
+    numbers = f"{wave}, {ended} of {total} ended, {counts['running']} running, {counts['failed']} failed"
     return f"{name} {rollout['status'].lower()},{bar} {numbers}"
+
+
+def _wave_count(rollout: Mapping[str, Any]) -> int:
+    """A resumed roll-out repeats failed services in a wave of their own."""
+    return max(-(-int(rollout["total"]) // int(rollout["batchSize"])), int(rollout["wave"]))
+
+
+def _waves_text(rollout: Mapping[str, Any]) -> str:
+    size = rollout["batchSize"]
+    return (
+        f"{rollout['wave']} of {_wave_count(rollout)} started, {size} {'service' if size == 1 else 'services'} each"
+    )
 
 
 def _print_rollout(rollout: Mapping[str, Any], items: list[Any]) -> None:
@@ -210,7 +247,7 @@ def _print_rollout(rollout: Mapping[str, Any], items: list[Any]) -> None:
                 rollout["action"] + (f" to {rollout['blueprintVersion']}" if rollout.get("blueprintVersion") else ""),
             ),
             ("status", (status, COLOURS.get(status, BUSY))),
-            ("waves", f"of {rollout['batchSize']}, the last started: {rollout['wave']}"),
+            ("waves", _waves_text(rollout)),
             (
                 "services",
                 f"{rollout['total']}: " + ", ".join(f"{number} {name}" for name, number in counts.items() if number),

@@ -169,7 +169,9 @@ def _poll(
                 screen.print_line(_current_line(screen, found))
             return found
         if deadline is not None and time.monotonic() >= deadline:
-            screen.print_line(_timeout_line(screen, found))
+            line = _timeout_line(screen, found)
+            if line:
+                screen.print_line(line)
             return found
         if job is None or not _is_agent_offline(found):
             waiting_since = time.monotonic()
@@ -289,9 +291,12 @@ class _JobGroup:
 
 def _timeout_line(screen: ProgressOutput, found: FollowResult) -> str:
     line = _current_line(screen, found)
-    if not _is_active(found.job):
-        return line
-    return f"{line}\n  Timed out. The job continues; follow it with `mainstay watch {short_id(found.service['id'])}`."
+    # In a pipe the same line may be printed already.
+    lines = [] if line == screen.last and not screen.live else [line]
+    if _is_active(found.job):
+        follow_up = f"`mainstay watch {short_id(found.service['id'])}`"
+        lines.append(f"  Timed out. The job continues; follow it with {follow_up}.")
+    return "\n".join(lines)
 
 
 def _read(client: Client, service_id: str, filters: Mapping[str, str]) -> FollowResult:

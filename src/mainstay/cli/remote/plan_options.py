@@ -50,8 +50,11 @@ def is_forecast(arguments: argparse.Namespace) -> bool:
     return bool(arguments.plan or arguments.dry_run)
 
 
-def show_forecast(arguments: argparse.Namespace, document: Mapping[str, Any], members: Members | None) -> int:
-    """Prints a dry run or a plan. Returns exit code 1 if the plan fails on the host."""
+def show_forecast(
+    arguments: argparse.Namespace, document: Mapping[str, Any], members: Members | None, *, agent: str = ""
+) -> int:
+    """Prints a dry run or a plan. `agent` is the name of the agent, if known. Returns exit code 1 if the plan fails on the
+    host."""
     host = document.get("host")
     if arguments.plan and not isinstance(host, dict):
         raise CommandRefused(
@@ -79,7 +82,7 @@ def show_forecast(arguments: argparse.Namespace, document: Mapping[str, Any], me
         print("Dry run, nothing was changed.")
         return 0
     expiry = local_time(document.get("expiresAt")) or "the plan expires"
-    print(bold("on the host", BOLD))
+    print(bold(f"on the host of {printable(agent)}" if agent else "on the host", BOLD))
     print_report({"noop": True, **host}, verbose=arguments.verbose)
     if failed:
         print("The run would fail. Correct the cause, then plan again.")

@@ -126,7 +126,8 @@ async def _unconfirmed_grants(work: UnitOfWork) -> list[DoctorFinding]:
 
 
 async def _orphans(work: UnitOfWork) -> list[DoctorFinding]:
-    return [_orphan(row) for row in await store.open_orphans(work.tx, MAX_FINDINGS)]
+    """Every move leaves an orphan; a connected agent gets some time to clean up."""
+    return [_orphan(row) for row in await store.open_orphans(work.tx, work.now - STUCK_AFTER, MAX_FINDINGS)]
 
 
 def _orphan(row: Row) -> DoctorFinding:

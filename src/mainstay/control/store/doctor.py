@@ -25,13 +25,16 @@ async def waiting_jobs(tx: Transaction, before: datetime, limit: int) -> list[Ro
     )
 
 
-async def open_orphans(tx: Transaction, limit: int) -> list[Row]:
+async def open_orphans(tx: Transaction, since: datetime, limit: int) -> list[Row]:
+    """Orphans that need an operator: older than `since`, with a failed attempt, or of an agent that is not connected."""
     return list(
         await tx.fetch(
             "SELECT orphans.id, orphans.service_id, orphans.service_name, orphans.attempts, orphans.last_error, orphans.reason,"
             " agents.name AS agent_name, agents.status AS agent_status FROM orphans"
             " JOIN agents ON agents.id = orphans.agent_id WHERE orphans.closed_at IS NULL"
-            f" ORDER BY orphans.created_at LIMIT {limit}"
+            " AND (orphans.created_at <= :since OR orphans.attempts > 0 OR agents.status <> 'Connected')"
+            f" ORDER BY orphans.created_at LIMIT {limit}",
+            since=to_microseconds(since),
         )
     )
 
