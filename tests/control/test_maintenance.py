@@ -42,8 +42,17 @@ def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, pos
     again = program("server", "restore", file, "--data-dir", tmp_path / "two", "--database-url", url)
     assert again.returncode == 2
     assert "not empty" in again.stderr
+    check_key_and_admin_token(tmp_path / "two", url)
     with running(tmp_path / "two", database_url=url, environment=KEY) as server:
-        assert not (tmp_path / "two" / "admin.token").exists()
+        new_admin = Client(server.url, (tmp_path / "two" / "admin.token").read_text().strip())
+        # The command was run twice, and the server created none of its own.
+        tokens = new_admin.get("/tokens?pageSize=100")["items"]
+        created = {each["id"] for each in tokens if each["name"] == "admin of `server admin-token`"}
+        events = new_admin.get("/events?type=token.created&sort=-createdAt&pageSize=2")["items"]
+        assert {(each["initiatorType"], each["entityId"]) for each in events} == {
+            ("system", each) for each in created
+        }
+        assert len(created) == 2
         client = Client(server.url, consumer)
         found = client.get(f"/services/{service['id']}")
         assert found["properties"] == service["properties"]
@@ -55,6 +64,41 @@ def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, pos
         assert copy.returncode == 0, copy.stderr
     third = program("server", "restore", tmp_path / "copy.gz", "--data-dir", tmp_path / "three")
     assert third.returncode == 0, third.stderr
+    check_key_and_admin_token(tmp_path / "three", None)
+
+
+def check_key_and_admin_token(data: Path, url: str | None) -> None:
+    """What an operator does after a restore: check the key, and get a way in."""
+    place = ("--data-dir", data, *(("--database-url", url) if url else ()))
+    for key, problem in ((None, "there is no vault key" if url else "is missing"), ("12" * 32, "does not open")):
+        if key is not None:
+            (data / "vault.key").write_text(f"{key}\n")
+        (finding,) = [
+            each for each in json.loads(program("doctor", "--json", *place).stdout) if each["code"] == "vault-key"
+        ]
+        assert problem in finding["message"]
+        assert finding["command"] == f"install -m 600 KEY-BACKUP {data / 'vault.key'}"
+    (data / "vault.key").write_text(f"{KEY['VAULT_ENCRYPTION_KEY']}\n")
+    assert "vault-key" not in program("doctor", *place).stdout
+    (data / "vault.key").unlink()
+    made = program("server", "admin-token", *place)
+    assert made.returncode == 0, made.stderr
+    file = data / "admin.token"
+    value = file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert value.strip() not in made.stdout + made.stderr
+    refused = program("server", "admin-token", *place)
+    assert (refused.returncode, file.read_text()) == (2, value)
+    assert f"{file} exists; log in with it" in refused.stderr
+    assert program("server", "admin-token", "--force", *place).returncode == 0
+    assert file.read_text() != value
+
+
+def test_an_admin_token_needs_a_database(tmp_path: Path) -> None:
+    missing = program("server", "admin-token", "--data-dir", tmp_path / "nowhere")
+    assert missing.returncode == 2
+    assert "there is no database in" in missing.stderr
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_backup_replaces_an_existing_file_only_by_force_and_options_may_be_anywhere(tmp_path: Path) -> None:
@@ -71,7 +115,9 @@ def test_a_backup_replaces_an_existing_file_only_by_force_and_options_may_be_any
     assert made.returncode == 0, made.stderr
     assert gzip.decompress(file.read_bytes())
     misplaced = program("server", "restore", "--force", "--data-dir", data, file)
-    assert misplaced.stderr == "mainstay: --force is an option of `mainstay server backup FILE`\n"
+    assert misplaced.stderr == (
+        "mainstay: --force is an option of `mainstay server backup FILE` and `mainstay server admin-token`\n"
+    )
 
 
 @pytest.mark.parametrize("damage", ["truncated", "not gzip", "missing row"])
@@ -126,6 +172,10 @@ def test_doctor_lists_what_is_stuck(tmp_path: Path) -> None:
     found = program("doctor", "--json", "--data-dir", data)
     assert found.returncode == 1, found.stderr
     findings = json.loads(found.stdout)
+    # No key opens the damaged secret, and a server would not start.
+    (key,) = [finding for finding in findings if finding["code"] == "vault-key"]
+    assert "does not open the secrets in this database" in key["message"]
+    findings.remove(key)
     assert all(finding["command"].startswith(("mainstay ", "systemctl ")) for finding in findings)
     codes = {finding["code"]: finding["subject"] for finding in findings}
     assert codes.keys() == {"job-waits-for-silent-agent", "no-way-out", "pool-nearly-empty", "secret-without-owner"}

@@ -1,24 +1,29 @@
-"""Maintenance commands: key rotation, backup, restore and doctor. Backup and doctor work beside a running server."""
+"""Maintenance commands: key rotation, backup, restore, doctor and new admin tokens. All but the rotation and the restore
+work beside a running server."""
 
 from __future__ import annotations
 
 import gzip
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from mainstay.control.operations.doctor import DoctorFinding, examine
 from mainstay.control.operations.machinery.definitions import Definitions
-from mainstay.control.operations.machinery.secret_sealing import reseal_batch
+from mainstay.control.operations.machinery.secret_sealing import check_key_of_newest, check_keys, reseal_batch
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
+from mainstay.control.operations.tokens import make_admin
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.serve import now, opened, prepare_data_directory
 from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.store.doctor import delete_secrets_without_owner
 from mainstay.control.store.engine.backup import BadBackup, dump, load
+from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.open import open_store
-from mainstay.control.vault.keys import FILE, VARIABLE, load_keys
+from mainstay.control.store.secrets import newest_key_id
+from mainstay.control.vault.keys import FILE, VARIABLE, find_vault, load_keys
 from mainstay.control.vault.seal import Vault, new_key
 from mainstay.foundation.private_files import private_draft, write_private_file
 
@@ -99,10 +104,68 @@ async def restore(settings: ServerSettings, path: Path) -> int:
         await store.close()
 
 
-async def run_doctor(settings: ServerSettings) -> list[DoctorFinding]:
+async def write_admin_token(settings: ServerSettings, *, replace: bool) -> Path:
+    """Creates an admin token in an existing database and writes it to the data directory. Returns the path.
+
+    For operators who hold no admin token any more; `replace` an existing file."""
+    path = settings.data_path / "admin.token"
+    if os.path.lexists(path) and not replace:
+        raise BadSettings(
+            f"{path} exists; log in with it (`mainstay login URL --data-dir {settings.data_path}`), or replace it with --force"
+        )
+    if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
+        raise BadSettings(f"there is no database in {settings.data_path}; use --data-dir or --database-url")
+    store = await open_store(settings.store_url)
+    try:
+        if await store.is_new():
+            raise BadSettings("the database is empty; the first start of a server creates an admin token")
+        await store.migrate()
+        prepare_data_directory(settings.data_path)
+        async with store.transaction() as tx:
+            work = UnitOfWork(tx, now(), OperationTools(Definitions(installed_rulebook())))
+            value = await make_admin(work, "admin of `server admin-token`")
+            # Before the commit: if the file cannot be written, there is no token.
+            write_private_file(path, f"{value}\n".encode(), durable=True)
+    finally:
+        await store.close()
+    return path
+
+
+async def run_doctor(settings: ServerSettings, environment: Mapping[str, str]) -> list[DoctorFinding]:
     store = await open_store(settings.store_url)
     try:
         async with store.reading() as tx:
-            return await examine(UnitOfWork(tx, now(), OperationTools(Definitions(installed_rulebook()))))
+            return [
+                *await _check_vault_key(tx, settings, environment),
+                *await examine(UnitOfWork(tx, now(), OperationTools(Definitions(installed_rulebook())))),
+            ]
     finally:
         await store.close()
+
+
+async def _check_vault_key(
+    tx: Transaction, settings: ServerSettings, environment: Mapping[str, str]
+) -> list[DoctorFinding]:
+    """The check of a server's start, if there are secrets to open."""
+    if settings.vault == "off" or await newest_key_id(tx) is None:
+        return []
+    try:
+        vault = find_vault(settings, environment)
+        await check_key_of_newest(tx, vault)
+        await check_keys(tx, vault)
+    except BadSettings as error:
+        return [_key_finding(settings, environment, str(error))]
+    except OSError as error:
+        problem = f"cannot read {settings.data_path / FILE}: {error.strerror}; run this command as the server's user"
+        return [_key_finding(settings, environment, problem)]
+    return []
+
+
+def _key_finding(settings: ServerSettings, environment: Mapping[str, str], problem: str) -> DoctorFinding:
+    command = (
+        f"read -rs {VARIABLE}; export {VARIABLE}  # the key of this database"
+        if VARIABLE in environment
+        else f"install -m 600 KEY-BACKUP {shlex.quote(str(settings.data_path / FILE))}"
+    )
+    message = f"{problem}. A server does not start with this key; run doctor with the environment of the server"
+    return DoctorFinding("vault-key", "vault key", message, command)

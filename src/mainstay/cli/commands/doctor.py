@@ -2,7 +2,7 @@
 
 On the server's machine the command reads the database (--data-dir, --database-url, --config, or the default data
 directory). Elsewhere it asks the server of `mainstay login`, with an admin token. Each finding has a stable code, in
-brackets and in --json. Exit code: 0 nothing is stuck, 1 something is stuck."""
+brackets and in --json. On the server's machine it also checks that the vault key opens the stored secrets. Exit code: 0 nothing is stuck, 1 something is stuck."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _read_database(arguments: argparse.Namespace) -> Sequence[Mapping[str, Any]]
             if not is_named and "MAINSTAY_DATA_DIR" not in os.environ:
                 return None
             raise CommandRefused(f"there is no database in {settings.data_dir}; use --data-dir")
-        found: Sequence[Mapping[str, Any]] = msgspec.to_builtins(asyncio.run(run_doctor(settings)))
+        found: Sequence[Mapping[str, Any]] = msgspec.to_builtins(asyncio.run(run_doctor(settings, os.environ)))
     except BadSettings as error:
         raise CommandRefused(str(error)) from None
     except Unavailable as error:

@@ -2,7 +2,9 @@
 
 `server migrate` only migrates the database; `server backup FILE` writes a backup while the server runs, and replaces an
 existing file only with --force; `server restore FILE` loads it into a new database, SQLite or PostgreSQL. A backup does
-not contain the vault key, which is needed to decrypt its secrets. `server install` (as root) runs the server as a
+not contain the vault key, which is needed to decrypt its secrets. `server admin-token` creates an admin token in the
+database and writes it to admin.token of the data directory, if none is left; the server may run, and an event
+records it. `server install` (as root) runs the server as a
 sandboxed systemd unit with a user of its own, and data in /var/lib/mainstay-server; settings with secrets go into --config
 or /etc/mainstay/server.env. Settings come from flags, MAINSTAY_… variables or --config."""
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from mainstay.control.settings import ServerSettings
 
 SUMMARY = "run the control plane"
-VERBS = ("run", "migrate", "backup", "restore", "install")
+VERBS = ("run", "migrate", "backup", "restore", "admin-token", "install")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=VERBS,
         default="run",
-        metavar="migrate|backup|restore|install",
+        metavar="migrate|backup|restore|admin-token|install",
         help="run this instead of the server",
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="backup file")
-    parser.add_argument("--force", action="store_true", help="let `backup` replace an existing file")
+    parser.add_argument("--force", action="store_true", help="let `backup` or `admin-token` replace an existing file")
     parser.add_argument("--uninstall", action="store_true", help="install: stop and remove the unit; keeps the data")
     parser.add_argument("--noop", action="store_true", help="install: only show what would change")
     add_setting_options(parser, METAVARS)
@@ -48,8 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if (arguments.file is None) == (arguments.verb in ("backup", "restore")):
         raise CommandRefused("use `mainstay server backup FILE` or `mainstay server restore FILE`")
-    if arguments.force and arguments.verb != "backup":
-        raise CommandRefused("--force is an option of `mainstay server backup FILE`")
+    if arguments.force and arguments.verb not in ("backup", "admin-token"):
+        raise CommandRefused(
+            "--force is an option of `mainstay server backup FILE` and `mainstay server admin-token`"
+        )
     if arguments.verb == "backup" and os.path.lexists(arguments.file) and not arguments.force:
         raise CommandRefused(f"{arguments.file} exists; choose another file, or replace it with --force")
     if arguments.verb == "install":
@@ -66,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
             done = asyncio.run(migrate(settings))
             print("\n".join(f"applied {name}" for name in done) or "The database is up to date.")
             return 0
+        if arguments.verb == "admin-token":
+            return _write_admin_token(settings, replace=arguments.force)
         if arguments.verb in ("backup", "restore"):
             return _back_up_or_restore(arguments.verb, settings, arguments.file)
         run_server(settings, os.environ)
@@ -77,6 +83,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandRefused(
             f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", exit_code=1
         ) from None
+    return 0
+
+
+def _write_admin_token(settings: ServerSettings, *, replace: bool) -> int:
+    import asyncio
+
+    from mainstay.control.maintenance import write_admin_token
+
+    path = asyncio.run(write_admin_token(settings, replace=replace))
+    print(f"wrote a new admin token to {path}; log in with `mainstay login URL --data-dir {path.parent}`")
     return 0
 
 

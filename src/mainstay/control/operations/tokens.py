@@ -198,11 +198,16 @@ async def make_first_admin(work: UnitOfWork) -> str | None:
     await work.tx.lock(ADMIN_LOCK)
     if await store.has_other_admin(work.tx, work.now):
         return None
+    return await make_admin(work, "first admin")
+
+
+async def make_admin(work: UnitOfWork, name: str) -> str:
+    """Creates an admin token without an expiry and returns its value. Only for callers with access to the database."""
     token = Token(
         id=new_id(),
         created_at=work.now,
         updated_at=work.now,
-        name="first admin",
+        name=name,
         role="admin",
         read_only=False,
         participant_id=None,
