@@ -25,10 +25,16 @@ daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
 """
 SHADOW = "".join(f"{name}:*:19000:0:99999:7:::\n" for name in ("root", "daemon", PLAIN_USER))
 GROUPS = {"root": 0, "daemon": 1, "sudo": 27, "www-data": 33, "users": 100, "nogroup": 65534}
-LOGIN_DEFS = """UID_MIN 1000
+# Numbers that no account of a machine or of a throw-away host has: usermod and userdel refuse a user with processes.
+FIRST_ID, LAST_SYSTEM_ID = 51_000, 489
+LOGIN_DEFS = f"""UID_MIN {FIRST_ID}
 UID_MAX 60000
-GID_MIN 1000
+GID_MIN {FIRST_ID}
 GID_MAX 60000
+SYS_UID_MIN 400
+SYS_UID_MAX {LAST_SYSTEM_ID}
+SYS_GID_MIN 400
+SYS_GID_MAX {LAST_SYSTEM_ID}
 UMASK 022
 USERGROUPS_ENAB yes
 ENCRYPT_METHOD SHA512

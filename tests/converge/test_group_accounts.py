@@ -39,13 +39,13 @@ def group(name: str, **properties: object) -> str:
 
 def test_a_group_is_created_changed_and_removed(apply: Apply) -> None:
     assert apply(group("app")).outcomes == ["changed"]
-    assert entry("group", "app") == "app:x:1000:"
+    assert entry("group", "app") == "app:x:51000:"
     assert entry("gshadow", "app") == "app:!::"
     assert apply(group("app")).outcomes == ["stable"]
     done = apply(group("app", gid=1500))
     assert done.outcomes == ["changed"]
-    assert done.report.events[0].reason == "gid is 1000, expected 1500"
-    assert "`find / -xdev -gid 1000`" in done.report.events[0].warnings[0]
+    assert done.report.events[0].reason == "gid is 51000, expected 1500"
+    assert "`find / -xdev -gid 51000`" in done.report.events[0].warnings[0]
     assert entry("group", "app") == "app:x:1500:"
     assert apply(group("app", ensure="absent")).outcomes == ["changed"]
     assert entry("group", "app") is None
@@ -67,7 +67,7 @@ def test_a_dry_run_changes_nothing_and_is_exact(apply: Apply) -> None:
     for expected, found in zip(forecast.report.events, done.report.events, strict=True):
         for key in ("outcome", "reason", "errors", "warnings"):
             assert getattr(expected, key) == getattr(found, key)
-    assert entry("group", "late") == "late:x:999:"
+    assert entry("group", "late") == "late:x:489:"
     assert set(apply(text).outcomes) == {"stable"}
 
 
@@ -80,13 +80,13 @@ def file(path: Path, **properties: object) -> str:
 def test_a_dry_run_carries_groups_forward(apply: Apply, root: Path) -> None:
     (root / "kept").write_text("")
     (root / "kept").chmod(0o640)
-    os.chown(root / "kept", 0, 1000)
+    os.chown(root / "kept", 0, 51000)
     text = group("app") + file(root / "new", group="app") + file(root / "kept", group="app")
     text += group("sudo", ensure="absent") + file(root / "late", group="sudo")
     forecast, done = apply(text, noop=True), apply(text)
     assert forecast.outcomes == done.outcomes == ["changed", "changed", "stable", "changed", "failed"]
     assert forecast.errors == done.errors == ["group 'sudo' does not exist"]
-    assert (root / "new").stat().st_gid == 1000
+    assert (root / "new").stat().st_gid == 51000
 
 
 def test_a_dry_run_knows_freed_and_taken_numbers(apply: Apply) -> None:

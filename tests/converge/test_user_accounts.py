@@ -56,8 +56,8 @@ def owner(path: str) -> tuple[int, int, str]:
 
 def test_a_user_is_created_with_its_group_and_left_alone(apply: Apply) -> None:
     assert apply(listed(user())).outcomes == ["changed"]
-    assert entry("passwd", "app") == "app:x:1000:1000::/home/app:/bin/sh"
-    assert entry("group", "app") == "app:x:1000:"
+    assert entry("passwd", "app") == "app:x:51000:51000::/home/app:/bin/sh"
+    assert entry("group", "app") == "app:x:51000:"
     assert field(1, database="shadow") == "!"
     assert not Path("/home/app").exists()
     assert apply(listed(user())).outcomes == ["stable"]
@@ -105,13 +105,13 @@ def test_every_property_is_set_and_changed(apply: Apply) -> None:
 def test_an_existing_group_of_its_name_becomes_its_primary_group(apply: Apply) -> None:
     done = apply(listed('{"group": [{"app": {"gid": 1700}}]}', user()))
     assert done.errors == []
-    assert entry("passwd", "app") == "app:x:1000:1700::/home/app:/bin/sh"
+    assert entry("passwd", "app") == "app:x:51000:1700::/home/app:/bin/sh"
 
 
 def test_a_system_user_gets_a_number_of_its_range(apply: Apply) -> None:
     apply(listed(user(system=True), user("other", system=True)))
-    assert (field(2), field(2, "other")) == ("999", "998")
-    assert (field(2, database="group"), field(2, "other", "group")) == ("999", "998")
+    assert (field(2), field(2, "other")) == ("489", "488")
+    assert (field(2, database="group"), field(2, "other", "group")) == ("489", "488")
 
 
 def test_without_user_groups_the_default_group_is_used(apply: Apply) -> None:
@@ -125,10 +125,10 @@ def test_without_user_groups_the_default_group_is_used(apply: Apply) -> None:
 # ---- homes ----
 def test_a_home_is_created_from_the_skeleton(apply: Apply) -> None:
     assert apply(listed(user(manage_home=True))).errors == []
-    assert owner("/home/app") == (1000, 1000, "755")
-    assert owner("/home/app/.profile") == (1000, 1000, "644")
-    assert owner("/home/app/.config/tool") == (1000, 1000, "600")
-    assert owner("/home/app/link")[:2] == (1000, 1000)
+    assert owner("/home/app") == (51000, 51000, "755")
+    assert owner("/home/app/.profile") == (51000, 51000, "644")
+    assert owner("/home/app/.config/tool") == (51000, 51000, "600")
+    assert owner("/home/app/link")[:2] == (51000, 51000)
     assert os.readlink("/home/app/link") == ".profile"
     assert os.listdir("/home") == ["app"]
 
@@ -140,7 +140,7 @@ def test_a_missing_home_of_an_existing_user_is_created(apply: Apply) -> None:
     done = apply(listed(user(manage_home=True)))
     assert done.outcomes == ["changed"]
     assert done.report.events[0].reason == "home /home/app does not exist"
-    assert owner("/home/app") == (1000, 1000, "700")
+    assert owner("/home/app") == (51000, 51000, "700")
 
 
 def test_an_existing_home_is_left_alone(apply: Apply) -> None:
@@ -203,7 +203,7 @@ def test_a_home_that_holds_more_is_never_removed(home: str, problem: str, apply:
     Path("/home/link").symlink_to("/home/shared")
     apply(listed(user(home=home), user("other", home="/home/shared/deep")))
     for path in ("/home/shared", "/home/shared/deep", "/home/mounted"):
-        os.chown(path, 1000, 1000)
+        os.chown(path, 51000, 51000)
     before = databases()
     text = listed(user(ensure="absent", manage_home=True))
     forecast, done = apply(text, noop=True), apply(text)
@@ -365,7 +365,7 @@ def check_forecast(apply: Apply, text: str) -> Applied:
 
 
 def test_a_dry_run_carries_users_forward(apply: Apply, root: Path) -> None:
-    for name, uid, gid in (("kept", 1000, 1000), ("late", 1001, 100)):
+    for name, uid, gid in (("kept", 51000, 51000), ("late", 51001, 100)):
         (root / name).write_text("")
         (root / name).chmod(0o640)
         os.chown(root / name, uid, gid)
@@ -379,7 +379,7 @@ def test_a_dry_run_carries_users_forward(apply: Apply, root: Path) -> None:
             file("/home/app/.config/tool", owner="app", group="app", mode="0644"),
             file(f"{root}/kept", owner="app", group="app"),
             file(f"{root}/late", owner="late", group="users"),
-            user("third", uid=1001),
+            user("third", uid=51001),
             user("fourth", groups=["app", "none"]),
             user("fifth", groups=["app"]),
         ),
@@ -397,8 +397,8 @@ def test_a_dry_run_knows_a_removed_user(apply: Apply, root: Path) -> None:
             file("/home/app/more", owner="root", group="root"),
             file(f"{root}/gone", owner="app", group="root"),
             file(f"{root}/stays", owner="root", group="app"),
-            user("next", uid=1000, group="app"),
-            user("last", uid=1000),
+            user("next", uid=51000, group="app"),
+            user("last", uid=51000),
         ),
     )
     assert done.outcomes == ["changed", "failed", "failed", "changed", "changed", "failed"]
@@ -503,7 +503,7 @@ def test_a_home_in_the_directory_of_another_user_shows_it_nothing(apply: Apply) 
     os.chown("/home/mallory", 65534, 65534)
     subprocess.run(["setfacl", "-d", "-m", "u:65534:rwx", "/home/mallory"], check=False)
     assert apply(listed(user(home="/home/mallory/app", manage_home=True))).errors == []
-    assert owner("/home/mallory/app") == (1000, 1000, "755")
+    assert owner("/home/mallory/app") == (51000, 51000, "755")
     assert "system.posix_acl_access" not in os.listxattr("/home/mallory/app")
     assert "system.posix_acl_default" not in os.listxattr("/home/mallory/app")
 
@@ -539,7 +539,7 @@ def test_links_that_another_user_swaps_lead_nowhere(ensure: str, apply: Apply) -
         # A directory that would be removed if the link were followed.
         Path("/home/outside/app").mkdir()
         Path("/home/outside/app/kept").write_text("")
-        os.chown("/home/outside/app", 1000, 1000)
+        os.chown("/home/outside/app", 51000, 51000)
     Path("/home/mallory/link").symlink_to("/home/outside")
     os.chown("/home/mallory", 65534, 65534)
     os.chown("/home/mallory/way", 65534, 65534)
@@ -552,7 +552,7 @@ def test_links_that_another_user_swaps_lead_nowhere(ensure: str, apply: Apply) -
         assert process.stdout is not None
         process.stdout.readline()
         for _ in range(count_of(400)):
-            present = listed(user(uid=1000, home="/home/mallory/way/app", manage_home=True))
+            present = listed(user(uid=51000, home="/home/mallory/way/app", manage_home=True))
             outcomes.update(apply(present).outcomes)
             if ensure == "absent":
                 outcomes.update(apply(listed(user(ensure="absent", manage_home=True))).outcomes)
