@@ -2,7 +2,8 @@
 
 On the server's machine the command reads the database (--data-dir, --database-url, --config, or the default data
 directory). Elsewhere it asks the server of `mainstay login`, with an admin token. Each finding has a stable code, in
-brackets and in --json. On the server's machine it also checks that the vault key opens the stored secrets. Exit code: 0 nothing is stuck, 1 something is stuck."""
+brackets and in --json. On the server's machine it also checks that the vault key opens the stored secrets. Exit code: 0
+nothing is stuck, 1 something is stuck."""
 
 from __future__ import annotations
 
