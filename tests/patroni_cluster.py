@@ -134,11 +134,19 @@ class Node:
 
     def state(self) -> Mapping[str, Any]:
         """What Patroni reports about this node; empty if it does not answer."""
+        return self._ask("patroni")
+
+    def _ask(self, path: str) -> Mapping[str, Any]:
         with suppress(urllib3.exceptions.HTTPError, ValueError):
-            reply = urllib3.request("GET", f"{self.patroni_url}/patroni", timeout=3, retries=False)
+            reply = urllib3.request("GET", f"{self.patroni_url}/{path}", timeout=3, retries=False)
             found: Mapping[str, Any] = json.loads(reply.data)
             return found
         return {}
+
+    @property
+    def knows_synchronous_replica(self) -> bool:
+        """Whether etcd names a synchronous replica: no other node may become the leader. PostgreSQL knows it earlier."""
+        return any(member["role"] == "sync_standby" for member in self._ask("cluster").get("members", []))
 
     @property
     def is_leader(self) -> bool:
@@ -181,7 +189,7 @@ class PatroniCluster:
             if leader is not None:
                 replicas = leader.state().get("replication", [])
                 streaming = [each for each in replicas if each.get("state") == "streaming"]
-                if len(streaming) == len(self.nodes) - 1 and any(each["sync_state"] == "sync" for each in replicas):
+                if len(streaming) == len(self.nodes) - 1 and leader.knows_synchronous_replica:
                     return leader
             assert time.monotonic() < until, f"the cluster is not whole: {self.states()}\n{self.logs()}"
             time.sleep(0.2)
