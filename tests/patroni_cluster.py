@@ -143,6 +143,13 @@ class Node:
             return found
         return {}
 
+    def reinitialize(self) -> None:
+        """Copies the database from the leader again, as `patronictl reinit` does."""
+        with suppress(urllib3.exceptions.HTTPError):
+            urllib3.request(
+                "POST", f"{self.patroni_url}/reinitialize", json={"force": True}, timeout=10, retries=False
+            )
+
     @property
     def knows_synchronous_replica(self) -> bool:
         """Whether etcd names a synchronous replica: no other node may become the leader. PostgreSQL knows it earlier."""
@@ -182,15 +189,23 @@ class PatroniCluster:
             time.sleep(0.2)
 
     def wait_until_whole(self, seconds: float = START_SECONDS) -> Node:
-        """Waits for a leader, two streaming replicas, and a synchronous one. Returns the leader."""
+        """Waits for a leader, two streaming replicas, and a synchronous one. Returns the leader.
+
+        A former leader with writes that no replica had may fail to follow; an operator copies the database to it anew."""
         until = time.monotonic() + seconds
+        patience = time.monotonic() + seconds / 2
         while True:
             leader = self.leader()
             if leader is not None:
                 replicas = leader.state().get("replication", [])
-                streaming = [each for each in replicas if each.get("state") == "streaming"]
+                streaming = {each["application_name"] for each in replicas if each.get("state") == "streaming"}
                 if len(streaming) == len(self.nodes) - 1 and leader.knows_synchronous_replica:
                     return leader
+                if time.monotonic() > patience:
+                    patience = until
+                    for node in self.nodes:
+                        if node is not leader and node.name not in streaming:
+                            node.reinitialize()
             assert time.monotonic() < until, f"the cluster is not whole: {self.states()}\n{self.logs()}"
             time.sleep(0.2)
 
