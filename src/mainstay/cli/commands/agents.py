@@ -3,7 +3,8 @@ agent type, agent) and prints the enrollment code for the host. `agents code NAM
 A code works once and expires after 15 minutes.
 
 `agents code --type AGENT-TYPE --count 50 --for 1h --tag zone=a` creates a code for many hosts: each host that uses it
-becomes a new agent with the name of the host, after --prefix. `agents add` creates agent types, too. `agents codes` lists these codes, `agents revoke-code` revokes one.
+becomes a new agent with the name of the host, after --prefix. `agents add` creates agent types, too. `agents codes`
+lists these codes, `agents revoke-code` revokes one.
 
 An agent serves its own participant. `agents grant AGENT-TYPE PARTICIPANT` lets the agents of a participant serve others
 too, `agents withdraw` ends that for new orders; both are for admins. `agents add` grants when an admin adds the agent,

@@ -3,10 +3,10 @@
 `server migrate` only migrates the database; `server backup FILE` writes a backup while the server runs, and replaces an
 existing file only with --force; `server restore FILE` loads it into a new database, SQLite or PostgreSQL. A backup does
 not contain the vault key, which is needed to decrypt its secrets. `server admin-token` creates an admin token in the
-database and writes it to admin.token of the data directory, if none is left; the server may run, and an event
-records it. `server install` (as root) runs the server as a
-sandboxed systemd unit with a user of its own, and data in /var/lib/mainstay-server; settings with secrets go into --config
-or /etc/mainstay/server.env. Settings come from flags, MAINSTAY_… variables or --config."""
+database and writes it to admin.token of the data directory, if none is left; the server may run, and an event records it.
+`server install` (as root) runs the server as a sandboxed systemd unit with a user of its own, and data in
+/var/lib/mainstay-server; settings with secrets go into --config or /etc/mainstay/server.env. Settings come from flags,
+MAINSTAY_… variables or --config."""
 
 from __future__ import annotations
 
