@@ -161,6 +161,11 @@ class Scene:
         }
         return await connection.call("POST", "/services", body, 201)
 
+    async def short_order(self, connection: Connection) -> None:
+        """As the command line orders: the server finds group and agent, and a repeated order is answered once."""
+        body = {"serviceTypeId": self.type_id, "name": unique("service")}
+        await connection.call("POST", "/services", body, 201, (("Idempotency-Key", unique("key")),))
+
 
 def sqlite_floor(path: Path, commits: int) -> float:
     """Commits per second: one row each, sequential, nothing else."""
@@ -242,15 +247,10 @@ async def measure_gets(scene: Scene, server: Server, sizes: Sizes) -> None:
     print_row("reads of one service", rate, "/s", cpu_each(server, before, count))
 
 
-async def measure_typed_orders(scene: Scene, server: Server, sizes: Sizes) -> None:
-    """Orders as the command line places them: the server finds group and agent, and a repeated order is answered once."""
-
-    async def order(connection: Connection) -> None:
-        body = {"serviceTypeId": scene.type_id, "name": unique("service")}
-        await connection.call("POST", "/services", body, 201, (("Idempotency-Key", unique("key")),))
-
+async def measure_short_orders(scene: Scene, server: Server, sizes: Sizes) -> None:
     before = cpu_seconds(server)
-    rate = sizes.orders / await all_of((order for _ in range(sizes.orders)), scene.url, scene.consumer_token, CLIENTS)
+    orders = (scene.short_order for _ in range(sizes.orders))
+    rate = sizes.orders / await all_of(orders, scene.url, scene.consumer_token, CLIENTS)
     used = cpu_each(server, before, sizes.orders)
     print_row("orders without agent and group, with a key", rate, "/s", used)
 
@@ -379,11 +379,11 @@ async def measure_idle(scene: Scene, server: Server, sizes: Sizes) -> None:
     )
 
 
-async def milliseconds(connection: Connection, path: str) -> float:
+async def median_milliseconds(call: Callable[[], Awaitable[Any]]) -> float:
     taken = []
     for _ in range(PAGES):
         started = time.perf_counter()
-        await connection.call("GET", path)
+        await call()
         taken.append((time.perf_counter() - started) * 1000)
     return statistics.median(taken)
 
@@ -413,9 +413,12 @@ async def measure_pages(scene: Scene, server: Server, database_url: str, sizes: 
         }
         for what, path in questions.items():
             before = cpu_seconds(server)
-            taken = await milliseconds(consumer, path)
+            taken = await median_milliseconds(lambda path=path: consumer.call("GET", path))  # type: ignore[misc]
             print_row(what, taken, "ms", f"at {size:,} services, {cpu_each(server, before, PAGES)}")
         await measure_one_by_one(scene, server, agent_id, agent_token, f"at {size:,} services")
+        before = cpu_seconds(server)
+        taken = await median_milliseconds(lambda: scene.short_order(consumer))
+        print_row("an order without agent", taken, "ms", f"at {size:,} services, {cpu_each(server, before, PAGES)}")
     await store.close()
 
 
@@ -509,7 +512,7 @@ async def measure(
     if cluster is not None:
         await measure_same_rows(shop, cluster, database_url, sizes)
     await measure_gets(shop, server, sizes)
-    await measure_typed_orders(shop, server, sizes)
+    await measure_short_orders(shop, server, sizes)
     await measure_idle(scene, server, sizes)
     await measure_jobs(scene, server, sizes, floor)
     await measure_pages(scene, server, database_url, sizes)

@@ -23,6 +23,7 @@ from mainstay.control.store.engine.postgresql import PostgresqlStore
 from mainstay.control.store.events import EVENTS, has_unnumbered, read_summaries
 from mainstay.control.store.jobs import JOBS
 from mainstay.control.store.services import SERVICES
+from mainstay.control.store.serving import serving_agents
 from mainstay.control.store.tokens import find_caller
 
 Query = Callable[[Transaction], Awaitable[object]]
@@ -191,6 +192,12 @@ def test_frequent_queries_use_an_index(plan_of: Callable[[Query], list[str]], na
     assert not reads_everything(lines), plan
     for index in indexes:
         assert any(known in plan for known in OTHER_NAMES.get(index, (index,))), plan
+
+
+def test_choosing_an_agent_reads_no_services(plan_of: Callable[[Query], list[str]]) -> None:
+    plan = "\n".join(plan_of(lambda tx: serving_agents(tx, "t", "c", None, 10)))
+    assert "agent_loads" in plan
+    assert not re.search(r"\bservices(_by_|_living|\b)", plan), plan
 
 
 @pytest.mark.parametrize("scoped", [False, True])

@@ -29,7 +29,7 @@ async def reserve(tx: Transaction, token_id: str, key: str, digest: str, now: da
 
 
 async def keep_answer(tx: Transaction, token_id: str, key: str, answer: str) -> None:
-    await tx.execute(
+    await tx.defer(
         "UPDATE idempotency_keys SET answer = :answer WHERE token_id = :token_id AND key = :key",
         token_id=token_id,
         key=key,

@@ -10,6 +10,7 @@ from functools import cache
 import msgspec
 
 from mainstay.control.domain.serving import ServingAgent
+from mainstay.control.store.agent_loads import LIVING_SERVICES
 from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.contract import Row, Transaction, Value
 
@@ -44,8 +45,7 @@ async def serving_agents(
         f" AND served.service_type_id = :type_id WHERE {may_serve(':consumer_id')}"
         f"{' AND agents.provider_id = :provider_id' if of_provider else ''}"
         " ORDER BY CASE WHEN agents.status = 'Connected' THEN 0 ELSE 1 END,"
-        " (SELECT count(*) FROM services WHERE services.agent_id = agents.id AND services.is_terminal = 0),"
-        f" agents.created_at, agents.id LIMIT {limit}",
+        f" {LIVING_SERVICES}, agents.created_at, agents.id LIMIT {limit}",
         type_id=service_type_id,
         consumer_id=consumer_id,
         **of_provider,  # type: ignore[arg-type]

@@ -2,8 +2,9 @@
 `.postgresql.optional.sql` may fail for want of an extension: it is skipped and tried again at the next start.
 
 A line `-- Compatible since: NNNN` says that a release whose newest migration is NNNN or later works with the tables after
-this one, too: it only adds tables, indexes, and columns that are null or have a default. The database keeps the line, so
-that a release that does not know the migration can read it. Without the line, older releases refuse to start."""
+this one, too: it only adds tables, indexes, columns that are null or have a default, and triggers that fill its tables. The
+database keeps the line, so that a release that does not know the migration can read it. Without the line, older releases
+refuse to start."""
 
 from __future__ import annotations
 
