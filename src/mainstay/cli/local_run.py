@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 
-from mainstay.cli.main import CommandRefused, print_error
+from mainstay.cli.main import CommandRefused, print_error, print_json, print_pieces
 from mainstay.converge.contract import StopFlag, Stopped
 from mainstay.converge.host.sources import BundleTrust
 from mainstay.converge.host.state import Unusable
-from mainstay.converge.json_lines import finite, report_pieces
+from mainstay.converge.json_lines import report_pieces
 from mainstay.converge.manifest.hierarchy import DataLayer, nest
 from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, load, read_values, run
@@ -20,7 +19,7 @@ from mainstay.foundation.yaml.scalars import LONGEST_NUMBER, TOO_MANY_DIGITS, co
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from mainstay.converge.manifest.resolve import Manifest
@@ -221,21 +220,6 @@ def _warnings_of_manifest(session: Session, observer: Observer) -> list[str]:
         return []
     manifest = session.current.manifest
     return [*manifest.warnings, *manifest.hierarchy.warnings()]
-
-
-def print_json(document: object) -> None:
-    """Prints an indented document. Large reports use `print_pieces`."""
-    from json import dumps
-
-    # Lone surrogates represent non-UTF-8 bytes of file names; JSON can only escape them.
-    text = dumps(finite(document), ensure_ascii=False, indent=1)
-    print_pieces((text.encode("utf-8", "backslashreplace"), b"\n"))
-
-
-def print_pieces(pieces: Iterable[bytes]) -> None:
-    for piece in pieces:
-        sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
 
 
 def _exit_code(report: Report, *, detailed: bool) -> int:

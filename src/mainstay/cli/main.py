@@ -1,4 +1,6 @@
-"""Entry point: loads the module of the requested command, runs it, and turns refusals into exit codes."""
+"""Entry point: loads the module of the requested command, runs it, and turns refusals into exit codes.
+
+Also what commands of all kinds share: refusals, error messages, JSON documents and --limit."""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from mainstay import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from types import ModuleType
     from typing import NoReturn
 
@@ -93,6 +95,23 @@ def print_error(text: str) -> None:
             stream.flush()
         except OSError:
             continue
+
+
+def print_json(document: object) -> None:
+    """Prints an indented document. Large reports use `print_pieces`."""
+    from json import dumps
+
+    from mainstay.converge.json_lines import finite
+
+    # Lone surrogates represent non-UTF-8 bytes of file names; JSON can only escape them.
+    text = dumps(finite(document), ensure_ascii=False, indent=1)
+    print_pieces((text.encode("utf-8", "backslashreplace"), b"\n"))
+
+
+def print_pieces(pieces: Iterable[bytes]) -> None:
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
 
 
 def _dispatch(arguments: list[str]) -> int:

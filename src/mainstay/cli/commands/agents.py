@@ -15,7 +15,7 @@ living services. `agents install-command` is for agents of other programs, whose
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
 from mainstay.cli.remote.connection_options import add_remote_options
@@ -179,8 +179,6 @@ def _remove(client: Client, arguments: argparse.Namespace) -> int:
 def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, "/agents", {"sort": "name"})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
         return 0
     if not found:

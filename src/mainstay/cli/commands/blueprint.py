@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_error, print_json
 from mainstay.cli.remote.connection_options import add_connection_options
 
 TYPE_CHECKING = False
@@ -120,9 +120,6 @@ def _require_empty(directory: str) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.local_run import print_json
-    from mainstay.cli.main import print_error
-
     documents: list[dict[str, Any]] = []
     codes: list[int] = []
     for directory in arguments.directories:
@@ -212,7 +209,7 @@ def _test_here(arguments: argparse.Namespace, directory: str, place: str) -> int
     from mainstay.blueprints.check import check_blueprint
     from mainstay.blueprints.example_orders import read_orders
     from mainstay.blueprints.test_runner import CannotTest, run_blueprint_test
-    from mainstay.cli.local_run import exit_on_faults, print_json, show_faults
+    from mainstay.cli.local_run import exit_on_faults, show_faults
     from mainstay.cli.views.blueprint_tests import BlueprintTestDisplay
     from mainstay.foundation.faults import DoesNotLoad
 
@@ -309,7 +306,7 @@ def _refuse_outdated_signature(directory: str, blueprint: Blueprint) -> None:
 def _push(arguments: argparse.Namespace) -> int:
     from mainstay.blueprints.bundle import pack
     from mainstay.blueprints.check import check_blueprint
-    from mainstay.cli.local_run import exit_on_faults, print_json, show_faults
+    from mainstay.cli.local_run import exit_on_faults, show_faults
     from mainstay.foundation.faults import DoesNotLoad
 
     directory = _require_directory(arguments.directory)
@@ -352,7 +349,7 @@ def _push(arguments: argparse.Namespace) -> int:
 
 def _pull(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint import digest_of, unpack
-    from mainstay.cli.local_run import exit_on_faults, print_json
+    from mainstay.cli.local_run import exit_on_faults
 
     _require_empty(arguments.directory)
     with _connected(arguments) as client:
@@ -381,8 +378,6 @@ def _list(arguments: argparse.Namespace) -> int:
         by_name.setdefault(each["name"], []).append(each)
     current = {name: next((each for each in group if each["isCurrent"]), group[0]) for name, group in by_name.items()}
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json([{**current[name], "versions": len(group)} for name, group in sorted(by_name.items())])
     elif found:
         from mainstay.cli.views.tables import age, print_table
@@ -410,8 +405,6 @@ def _versions(arguments: argparse.Namespace) -> int:
     if not found:
         raise CommandRefused(f"there is no blueprint {arguments.name}; `mainstay blueprint list` lists them")
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
         return 0
     from mainstay.cli.views.tables import GOOD, age, print_table

@@ -7,6 +7,7 @@ network, as in `mainstay pools add`. `config-pools remove` removes a pool, or wi
 
 from __future__ import annotations
 
+from mainstay.cli.main import print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.pool_values import named_values, read_values
@@ -81,8 +82,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _list_pools(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, PATH, {"sort": "name"})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
     elif found:
         owners = _owner_names(client)
@@ -116,8 +115,6 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
 def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str, Any]) -> int:
     values = list_items(client, VALUES, {"configPoolId": pool["id"]}, MAX_LISTED)
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json({**pool, "values": values})
         return 0
     used = sum(each["agentId"] is not None for each in values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import connected, error_text, find_service
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import add_timeout_option, follow_or_report
@@ -131,8 +131,6 @@ def _after_deletion(client: Client, service_id: str, *, forced: bool) -> Any:
 def _report_forced(service: Any, *, as_json: bool) -> int:
     """Never claims that the host is clean: only the agent can know."""
     if as_json:
-        from mainstay.cli.local_run import print_json
-
         print_json({**service, "lastJob": None})
         return 0
     head = f"{service['name']}: {service['status']} in the control plane"

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         with connected(arguments) as client:
             found = client.get("/doctor")
     if arguments.json:
-        from mainstay.cli.local_run import print_json
+        from mainstay.cli.main import print_json
 
         print_json(found)
     else:

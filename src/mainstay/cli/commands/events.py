@@ -11,6 +11,7 @@ import sys
 import time
 
 from mainstay.agent.client import Unreachable
+from mainstay.cli.main import print_json
 from mainstay.cli.remote.connection import connected, find_service, list_items, print_warning, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import Palette, printable
@@ -125,8 +126,6 @@ def _stream(client: Client, last: int) -> Iterator[Any]:
 
 def _print_events(events: list[Any], *, as_json: bool) -> int:
     if as_json:
-        from mainstay.cli.local_run import print_json
-
         print_json(events)
         return 0
     for event in events:

@@ -4,8 +4,8 @@ mainstay facts os.family"""
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import EXIT_FAILED, parse_assignment, print_json
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.local_run import EXIT_FAILED, parse_assignment
+from mainstay.cli.main import CommandRefused, print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ An order without a group goes to the group `default` of its consumer, which the 
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
@@ -58,8 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _list_groups(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, PATH, {"sort": "name"})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
     elif found:
         rows = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import EXIT_FAILED, print_json, print_pieces
-from mainstay.cli.main import CommandRefused, add_limit_option
+from mainstay.cli.local_run import EXIT_FAILED
+from mainstay.cli.main import CommandRefused, add_limit_option, print_json, print_pieces
 from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import printable
 

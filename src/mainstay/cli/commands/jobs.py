@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused, add_limit_option
+from mainstay.cli.main import CommandRefused, add_limit_option, print_json
 from mainstay.cli.remote.connection import connected, find_job, find_service, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import cancel_note, progress_text
@@ -57,8 +57,6 @@ def _list_jobs(client: Client, arguments: argparse.Namespace) -> int:
         query["status"] = arguments.status
     found = list_items(client, "/jobs", query, arguments.limit)
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
     elif found:
         print_jobs(found, of_one_service=False)
@@ -104,8 +102,6 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
             raise
         report = None
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json({**job, "report": report})
         return 0
     print_fields(_fields(job, _requested_by(client, job)))
@@ -155,8 +151,6 @@ def _cancel(client: Client, arguments: argparse.Namespace) -> int:
     client.post(f"/jobs/{job['id']}/cancel")
     after = client.get(f"/jobs/{job['id']}")
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(after)
     elif after["status"] == "Cancelled":
         print(printable(f"Cancelled {after['action']} of {after['service']['name']}."))

@@ -6,7 +6,7 @@ Option types are shared by all providers and written by admins: `options types`,
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.property_options import parse_untyped
@@ -91,8 +91,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _list_options(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, PATH, {"sort": "displayOrder"})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
         return 0
     if not found:
@@ -154,8 +152,6 @@ def _find_type(client: Client, word: str) -> Any:
 def _list_types(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, TYPES, {"sort": "type"})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
     elif found:
         print_table(

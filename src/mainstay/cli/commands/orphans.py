@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import connected, find_orphan, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import printable
@@ -51,8 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _list_orphans(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, "/orphans")
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
     elif found:
         agents = _agent_names(client)
@@ -89,8 +87,6 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
             raise
         report = None
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json({**orphan, "report": report})
         return 0
     print_fields(
@@ -118,8 +114,6 @@ def _forget(client: Client, arguments: argparse.Namespace) -> int:
         _confirm(orphan)
     client.post(f"/orphans/{orphan['id']}/forget")
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(orphan)
         return 0
     print(

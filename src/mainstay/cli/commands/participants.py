@@ -6,7 +6,7 @@ A disabled participant and its agents are refused by the server (403) until it i
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.new_tokens import add_token_options, print_value, take_value, token_body
@@ -61,8 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _list_participants(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, PATH, {"sort": "name"})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
     elif found:
         rows = [
@@ -98,8 +96,6 @@ def _print_token(client: Client, arguments: argparse.Namespace, participant: Any
     token = client.post("/tokens", {**scope, **token_body(arguments)})
     value = take_value(arguments, token)
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json({**participant, "token": token})
     else:
         print_value(arguments, client.url, f"Token of {participant['name']}", token, value)

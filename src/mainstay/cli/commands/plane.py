@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _export(client: Client, arguments: argparse.Namespace) -> int:
-    from mainstay.cli.local_run import print_json
+    from mainstay.cli.main import print_json
     from mainstay.cli.plane.export import export_document
     from mainstay.cli.plane.snapshot import read_snapshot
     from mainstay.cli.plane.yaml_text import write_yaml
@@ -182,7 +182,7 @@ class _Run:
         return [PlaneFault(step.entry.source, _refusal_text(step.entry, document)) for step, document in causes]
 
     def _report(self, faults: Sequence[PlaneFault]) -> int:
-        from mainstay.cli.local_run import print_json
+        from mainstay.cli.main import print_json
         from mainstay.cli.plane.files import fault_of
         from mainstay.cli.views.run_display import print_faults
 
@@ -194,7 +194,7 @@ class _Run:
         return EXIT_FAULTS
 
     def _show(self, found: Difference) -> int:
-        from mainstay.cli.local_run import print_json
+        from mainstay.cli.main import print_json
         from mainstay.cli.views.plane import plan_document, print_plan
 
         if self._arguments.json:
@@ -204,7 +204,7 @@ class _Run:
         return EXIT_CHANGES if found.steps and self._arguments.detailed_exitcodes else 0
 
     def _apply(self, found: Difference, built: PlaneRequests, revision: int) -> int:
-        from mainstay.cli.local_run import print_json
+        from mainstay.cli.main import print_json
         from mainstay.cli.views.plane import plan_document, print_plan
 
         arguments = self._arguments
@@ -243,7 +243,7 @@ class _Run:
 
     def _follow(self, found: Difference, jobs: Sequence[dict[str, Any]]) -> int:
         """Waits for the jobs of the batch, unless --no-wait."""
-        from mainstay.cli.local_run import print_json
+        from mainstay.cli.main import print_json
         from mainstay.cli.remote.job_progress import follow_all
         from mainstay.cli.views.plane import plan_document, print_outcome, print_started
 

@@ -10,7 +10,7 @@ of any size. `pools remove POOL` removes a pool, with --value only these values;
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.pool_values import named_values, read_values
@@ -127,8 +127,6 @@ def _list_pools(client: Client, arguments: argparse.Namespace) -> int:
         for each in list_items(client, PATH, {"sort": "name"}, MAX_SHOWN)
     ]
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(pools)
     elif pools:
         sets = {each["id"]: each["name"] for each in list_items(client, SETS)}
@@ -193,8 +191,6 @@ def _remove(client: Client, arguments: argparse.Namespace) -> int:
 def _list_sets(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, SETS, {"sort": "name"})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
         return 0
     agents: dict[str, list[str]] = {}
@@ -288,8 +284,6 @@ def _owner_names(client: Client, values: list[Any]) -> dict[str, str]:
 
 def _show(arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str, owners: Mapping[str, str]) -> int:
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(pool)
         return 0
     print_table(

@@ -10,8 +10,8 @@ import os
 import sys
 from contextlib import contextmanager
 
-from mainstay.cli.local_run import add_value_options, exit_on_faults, parse_lock_wait, print_pieces, value_layers
-from mainstay.cli.main import CommandRefused, print_error
+from mainstay.cli.local_run import add_value_options, exit_on_faults, parse_lock_wait, value_layers
+from mainstay.cli.main import CommandRefused, print_error, print_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

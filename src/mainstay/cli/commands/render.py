@@ -10,10 +10,9 @@ from mainstay.cli.local_run import (
     add_value_options,
     bundle_trust,
     load_or_exit,
-    print_json,
     value_layers,
 )
-from mainstay.cli.main import print_error
+from mainstay.cli.main import print_error, print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

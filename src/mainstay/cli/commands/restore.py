@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.local_run import EXIT_FAILED, print_json
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.local_run import EXIT_FAILED
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.views.run_display import printable
 
 TYPE_CHECKING = False

@@ -168,7 +168,7 @@ def _follow_or_report(client: Client, rollout: Any, arguments: argparse.Namespac
         rollout, timed_out = _follow(client, rollout, quiet=arguments.json, timeout_seconds=arguments.timeout)
     items = list_items(client, f"/rollouts/{rollout['id']}/items", {"status": ["Failed", "Skipped"]}, SHOWN_ITEMS + 1)
     if arguments.json:
-        from mainstay.cli.local_run import print_json
+        from mainstay.cli.main import print_json
 
         print_json({**rollout, "failedOrSkipped": items[:SHOWN_ITEMS]})
     else:
@@ -282,7 +282,7 @@ def _item_row(item: Mapping[str, Any]) -> list[Cell]:
 def _list_rollouts(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, "/rollouts", {"sort": "-createdAt"})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
+        from mainstay.cli.main import print_json
 
         print_json(found)
     elif found:
@@ -330,7 +330,7 @@ def _show_versions(client: Client, arguments: argparse.Namespace) -> int:
     if others:
         found.append({"version": None, "digest": None, "isCurrent": False, "services": others})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
+        from mainstay.cli.main import print_json
 
         print_json(found)
         return 0

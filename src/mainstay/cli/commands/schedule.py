@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, print_json, value_layers
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, value_layers
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.schedule_units import (
     PREFIX,
     Schedule,

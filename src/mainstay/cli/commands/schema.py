@@ -5,7 +5,7 @@ The first line of a document names it: # yaml-language-server: $schema=manifest.
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import print_json
+from mainstay.cli.main import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

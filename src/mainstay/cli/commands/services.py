@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from mainstay.cli.main import add_limit_option
+from mainstay.cli.main import add_limit_option, print_json
 from mainstay.cli.remote.connection import connected, find_agent, find_named, find_type, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import progress_text
@@ -50,8 +50,6 @@ def run(arguments: argparse.Namespace) -> int:
         statuses = {each["activeJob"]["status"] for each in found if each["activeJob"]}
         jobs = _active_jobs(client, statuses) if statuses else {}
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json([{**each, "activeJob": jobs.get(each["id"], each["activeJob"])} for each in found[:limit]])
         return 0
     if not found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from mainstay.cli.commands.jobs import print_jobs
+from mainstay.cli.main import print_json
 from mainstay.cli.remote.connection import connected, find_service, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.service_types import hide_secrets, members_of
@@ -41,8 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
         jobs = client.get("/jobs", query=newest)["items"]
         origins = client.get(f"{path}/provenance")["properties"] if arguments.verbose else None
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         without = [{key: value for key, value in job.items() if key != "service"} for job in jobs]
         print_json({**service, "jobs": without, **({} if origins is None else {"provenance": origins})})
         return 0

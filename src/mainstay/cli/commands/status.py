@@ -8,8 +8,8 @@ Exit code: 0 success, 1 at least one state could not be read; the others are sho
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import EXIT_FAILED, print_json
-from mainstay.cli.main import CommandRefused, print_error
+from mainstay.cli.local_run import EXIT_FAILED
+from mainstay.cli.main import CommandRefused, print_error, print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_agent, find_named, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.new_tokens import add_token_options, print_value, take_value, token_body
@@ -74,8 +74,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _list_tokens(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, PATH, {"sort": "name"})
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(found)
         return 0
     print_table(("TOKEN", "ROLE", "OWNER", "EXPIRES", "LAST USED", "AGE", "ID"), [_row(each) for each in found])
@@ -140,8 +138,6 @@ def _renew(client: Client, arguments: argparse.Namespace) -> int:
 def _print_token(client: Client, arguments: argparse.Namespace, token: dict[str, Any]) -> int:
     value = take_value(arguments, token)
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(token)
     else:
         owner = _owner(token)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import sys
 
-from mainstay.cli.local_run import EXIT_FAILED, add_value_options, exit_on_faults, print_json, value_layers
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.local_run import EXIT_FAILED, add_value_options, exit_on_faults, value_layers
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.views.run_display import Palette, printable
 
 TYPE_CHECKING = False

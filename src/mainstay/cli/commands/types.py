@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from mainstay.cli.documents import read_type_document
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_type, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
@@ -92,8 +92,6 @@ def _list_all(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, PATH, {"sort": "name"})
     offers = _offers(client)
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json([{**each, "offers": offers.get(each["id"], [])} for each in found])
     elif found:
         _list_types(found, offers)
@@ -110,8 +108,6 @@ def _show_named(client: Client, arguments: argparse.Namespace) -> int:
     found = find_type(client, arguments.name)
     offers = _offers(client).get(found["id"], [])
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json({**found, "offers": offers})
     else:
         _show(found, offers)

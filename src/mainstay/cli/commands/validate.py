@@ -10,10 +10,9 @@ from mainstay.cli.local_run import (
     add_bundle_options,
     add_value_options,
     bundle_trust,
-    print_json,
     value_layers,
 )
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import RunRequest, inspect
 from mainstay.foundation.faults import DoesNotLoad, Fault

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from mainstay.agent.client import Client, PlainHttpRefused, ServerRefusal, Unreachable, is_unencrypted
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.connection_options import checked_ca_file
 from mainstay.cli.remote.service_types import allowed_text, terminal_states, walk_properties
@@ -145,8 +145,6 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
     except CommandRefused as refusal:
         if not as_json:
             raise
-        from mainstay.cli.local_run import print_json
-
         cause = refusal.__context__
         document = dict(cause.document) if isinstance(cause, ServerRefusal) else {}
         print_json({"error": str(refusal), **document})

@@ -6,7 +6,7 @@ import json
 import os
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, write_private
 
 TYPE_CHECKING = False
@@ -118,8 +118,6 @@ def _report(
     note: str | None = None,
 ) -> int:
     if as_json:
-        from mainstay.cli.local_run import print_json
-
         print_json(
             {
                 "intact": problem is None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import error_text, find_named, write_private
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
 from mainstay.cli.views.run_display import printable
@@ -57,8 +57,6 @@ def _show(arguments: argparse.Namespace, created: dict[str, str], name: str) -> 
     if arguments.output:
         write_private(Path(arguments.output), created.pop("installCommand") + "\n")
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(created)
         return 0
     until = local_time(created["expiresAt"])

@@ -8,7 +8,7 @@ import time
 from collections import deque
 
 from mainstay.agent.client import Unreachable
-from mainstay.cli.main import print_error
+from mainstay.cli.main import print_error, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, short_id
 from mainstay.cli.views.run_display import Palette, indented, printable
 from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_bar, terminal_width, truncate
@@ -407,8 +407,6 @@ def _is_drifted(service: Any) -> bool:
 
 
 def _print_outcome(followed: FollowResult) -> None:
-    from mainstay.cli.local_run import print_json
-
     job = followed.job
     last = None if job is None else {key: value for key, value in job.items() if key != "service"}
     print_json({**followed.service, "lastJob": last})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED
 from mainstay.cli.remote.service_types import hide_secrets
 from mainstay.cli.views.reports import print_report
@@ -64,8 +64,6 @@ def show_forecast(
         isinstance(event, dict) and event.get("outcome") in ("failed", "unmet") for event in host.get("events") or ()
     )
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(document)
         return EXIT_FAILED if failed else 0
     bold = Palette(sys.stdout).paint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.views.run_display import printable
 
 TYPE_CHECKING = False
@@ -44,8 +44,6 @@ def remove(
 def print_outcome(arguments: argparse.Namespace, document: object, text: str) -> int:
     """The document with --json, else the text."""
     if arguments.json:
-        from mainstay.cli.local_run import print_json
-
         print_json(document)
     else:
         print(printable(text, keep_newlines=True))
