@@ -360,28 +360,26 @@ def find_orphan(client: Client, name_or_id: str) -> Any:
     return _single(name_or_id, "orphan", named, list)
 
 
-def find_rollout(client: Client, name_or_id: str) -> Any:
-    if is_id(name_or_id):
-        return client.get(f"/rollouts/{name_or_id}")
-    found = _by_prefix(client, "/rollouts", name_or_id)
-    if not found:
-        raise CommandRefused(f"there is no roll-out {name_or_id!r}; `mainstay rollout list` lists them")
-    return _single(name_or_id, "roll-out", found, list)
+def find_rollout(client: Client, rollout_id: str) -> Any:
+    missing = f"there is no roll-out {rollout_id!r}; `mainstay rollout list` lists them"
+    return _find_by_id(client, "/rollouts", "roll-out", rollout_id, missing)
 
 
 def find_enrolment_code(client: Client, code_id: str) -> Any:
-    if is_id(code_id):
-        return client.get(f"/enrolment-codes/{code_id}")
-    found = _by_prefix(client, "/enrolment-codes", code_id)
-    if not found:
-        raise CommandRefused(f"there is no enrollment code with id {code_id!r}; `mainstay agents codes` lists them")
-    return _single(code_id, "enrollment code", found, list)
+    missing = f"there is no enrollment code with id {code_id!r}; `mainstay agents codes` lists them"
+    return _find_by_id(client, "/enrolment-codes", "enrollment code", code_id, missing)
 
 
-def find_job(client: Client, name_or_id: str) -> Any:
-    if is_id(name_or_id):
-        return client.get(f"/jobs/{name_or_id}")
-    found = _by_prefix(client, "/jobs", name_or_id)
+def find_job(client: Client, job_id: str) -> Any:
+    missing = f"there is no job {job_id!r}; `mainstay jobs` lists them"
+    return _find_by_id(client, "/jobs", "job", job_id, missing)
+
+
+def _find_by_id(client: Client, path: str, noun: str, id_or_prefix: str, missing: str) -> Any:
+    """These records have no names. `missing` is the message if there is none."""
+    if is_id(id_or_prefix):
+        return client.get(f"{path}/{id_or_prefix}")
+    found = _by_prefix(client, path, id_or_prefix)
     if not found:
-        raise CommandRefused(f"there is no job {name_or_id!r}; `mainstay jobs` lists them")
-    return _single(name_or_id, "job", found, list)
+        raise CommandRefused(missing)
+    return _single(id_or_prefix, noun, found, list)
