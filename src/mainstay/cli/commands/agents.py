@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list, add, change, disable or remove agents, or decide whom they serve"
-PATH, NOUN = "/agents", "agent"
+PATH = "/agents"
 MAX_NAME_LENGTH = 100
 COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "Disabled": DIM}
 # A request of the agent makes it Connected.
@@ -132,7 +132,7 @@ def _add_and_show_code(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _change(client: Client, arguments: argparse.Namespace) -> int:
-    agent = find_named(client, PATH, NOUN, arguments.name)
+    agent = find_named(client, PATH, arguments.name)
     body: dict[str, Any] = {"name": arguments.new_name} if arguments.new_name else {}
     if arguments.add_tag or arguments.remove_tag:
         unknown = [tag for tag in arguments.remove_tag if tag not in agent["tags"]]
@@ -146,7 +146,7 @@ def _change(client: Client, arguments: argparse.Namespace) -> int:
         body["servicePoolSetId"] = (
             None
             if arguments.pool_set == "none"
-            else find_named(client, "/service-pool-sets", "pool set", arguments.pool_set)["id"]
+            else find_named(client, "/service-pool-sets", arguments.pool_set)["id"]
         )
     if not body:
         raise CommandRefused("nothing to change: use --name, --add-tag, --remove-tag or --pool-set")
@@ -164,7 +164,7 @@ def _enable(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _set_status(client: Client, arguments: argparse.Namespace, status: str, outcome: str) -> int:
-    agent = find_named(client, PATH, NOUN, arguments.name)
+    agent = find_named(client, PATH, arguments.name)
     if status == ENABLED and agent["status"] != "Disabled":
         return print_outcome(arguments, agent, f"Agent {agent['name']} is not disabled: {agent['status']}.")
     changed = client.call("PATCH", f"{PATH}/{agent['id']}", {"status": status})
@@ -172,8 +172,8 @@ def _set_status(client: Client, arguments: argparse.Namespace, status: str, outc
 
 
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    agent = find_named(client, PATH, NOUN, arguments.name)
-    return remove(client, arguments, PATH, NOUN, agent, "Its tokens end at once; its host is not changed.")
+    agent = find_named(client, PATH, arguments.name)
+    return remove(client, arguments, PATH, agent, "Its tokens end at once; its host is not changed.")
 
 
 def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
@@ -273,8 +273,8 @@ def _withdraw(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _decide(client: Client, arguments: argparse.Namespace, *, granted: bool) -> int:
-    agent_type = find_named(client, "/agent-types", "agent type", arguments.name)
-    provider = find_named(client, "/participants", "participant", arguments.participant)
+    agent_type = find_named(client, "/agent-types", arguments.name)
+    provider = find_named(client, "/participants", arguments.participant)
     others = [each for each in agent_type["providerIds"] if each != provider["id"]]
     written = client.call(
         "PATCH", f"/agent-types/{agent_type['id']}", {"providerIds": [*others, provider["id"]] if granted else others}

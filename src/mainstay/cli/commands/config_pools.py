@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list, show, fill or remove pools for the configuration of agents"
-PATH, NOUN = "/config-pools", "config pool"
+PATH = "/config-pools"
 VALUES = "/config-pool-values"
 MAX_LISTED = 100_000
 GLOBAL = "all providers"
@@ -109,7 +109,7 @@ def _owner_names(client: Client) -> dict[str | None, str]:
 
 
 def _show(client: Client, arguments: argparse.Namespace) -> int:
-    return _show_pool(client, arguments, find_named(client, PATH, NOUN, arguments.pool))
+    return _show_pool(client, arguments, find_named(client, PATH, arguments.pool))
 
 
 def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str, Any]) -> int:
@@ -164,9 +164,9 @@ def _find_or_create(client: Client, arguments: argparse.Namespace, owner_id: str
 
 
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    pool = find_named(client, PATH, NOUN, arguments.pool)
+    pool = find_named(client, PATH, arguments.pool)
     if not arguments.value:
-        return remove(client, arguments, PATH, NOUN, pool, "Its values are removed too.")
+        return remove(client, arguments, PATH, pool, "Its values are removed too.")
     found = list_items(client, VALUES, {"configPoolId": pool["id"]}, MAX_LISTED)
     chosen = named_values(arguments.value, found, pool["name"])
     count = f"{len(chosen)} value{'' if len(chosen) == 1 else 's'}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "list, add, rename or remove service groups"
-PATH, NOUN = "/service-groups", "service group"
+PATH = "/service-groups"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -79,11 +79,11 @@ def _add(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _rename(client: Client, arguments: argparse.Namespace) -> int:
-    group = find_named(client, PATH, NOUN, arguments.group)
+    group = find_named(client, PATH, arguments.group)
     changed = client.call("PATCH", f"{PATH}/{group['id']}", {"name": arguments.name})
     return print_outcome(arguments, changed, f"Renamed group {group['name']} to {changed['name']}.")
 
 
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    group = find_named(client, PATH, NOUN, arguments.group)
-    return remove(client, arguments, PATH, NOUN, group, "Its deleted services are removed from the lists too.")
+    group = find_named(client, PATH, arguments.group)
+    return remove(client, arguments, PATH, group, "Its deleted services are removed from the lists too.")

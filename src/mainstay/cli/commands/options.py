@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "list, add, change or remove service options and their types"
-PATH, NOUN = "/service-options", "service option"
-TYPES, TYPE_NOUN = "/service-option-types", "option type"
+PATH = "/service-options"
+TYPES = "/service-option-types"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -133,20 +133,20 @@ def _change(client: Client, arguments: argparse.Namespace) -> int:
         body["value"] = parse_untyped(arguments.value, "--value")
     if not body:
         raise CommandRefused("nothing to change: use --name, --value, --order, --enable or --disable")
-    option = find_named(client, PATH, NOUN, arguments.option)
+    option = find_named(client, PATH, arguments.option)
     changed = client.call("PATCH", f"{PATH}/{option['id']}", body)
     return print_outcome(arguments, changed, f"Changed option {changed['name']}.")
 
 
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    option = find_named(client, PATH, NOUN, arguments.option)
-    return remove(client, arguments, PATH, NOUN, option, "Services that use it stay.")
+    option = find_named(client, PATH, arguments.option)
+    return remove(client, arguments, PATH, option, "Services that use it stay.")
 
 
 def _find_type(client: Client, word: str) -> Any:
     """By its type, which is unique, else by its name or id."""
     found = list_items(client, TYPES, {"type": word})
-    return found[0] if len(found) == 1 else find_named(client, TYPES, TYPE_NOUN, word)
+    return found[0] if len(found) == 1 else find_named(client, TYPES, word)
 
 
 def _list_types(client: Client, arguments: argparse.Namespace) -> int:
@@ -183,4 +183,4 @@ def _change_type(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _remove_type(client: Client, arguments: argparse.Namespace) -> int:
-    return remove(client, arguments, TYPES, TYPE_NOUN, _find_type(client, arguments.type))
+    return remove(client, arguments, TYPES, _find_type(client, arguments.type))

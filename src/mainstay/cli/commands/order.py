@@ -18,8 +18,8 @@ from mainstay.cli.remote.connection import (
     connected,
     error_text,
     find_agent,
-    find_named,
     find_offering_provider,
+    find_participant_id,
     find_type,
     list_items,
     not_terminal,
@@ -135,7 +135,7 @@ def _placement(client: Client, arguments: argparse.Namespace, service_type: Mapp
             client, arguments.consumer, arguments.group, create=not is_forecast(arguments)
         )
     elif arguments.consumer:
-        chosen["consumerId"] = _find_consumer(client, arguments.consumer)
+        chosen["consumerId"] = find_participant_id(client, arguments.consumer)
     if arguments.provider:
         chosen["providerId"] = find_offering_provider(
             client, arguments.provider, service_type, chosen.get("consumerId") or _consumer_of(client, chosen)
@@ -167,14 +167,10 @@ def _consumer_of(client: Client, body: dict[str, Any]) -> str | None:
     return found
 
 
-def _find_consumer(client: Client, name: str) -> str:
-    return str(find_named(client, "/participants", "participant", name)["id"])
-
-
 def _find_group(client: Client, consumer: str | None, name: str, *, create: bool) -> str:
     """Finds the customer's group, or creates it if `create`."""
     consumer_id = (
-        client.get("/tokens/me").get("participantId") if consumer is None else _find_consumer(client, consumer)
+        client.get("/tokens/me").get("participantId") if consumer is None else find_participant_id(client, consumer)
     )
     if consumer_id is None:
         raise CommandRefused(CUSTOMER_MISSING)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "list, add, disable or remove participants"
-PATH, NOUN = "/participants", "participant"
+PATH = "/participants"
 DAYS = 365
 
 
@@ -88,7 +88,7 @@ def _add(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _create_token(client: Client, arguments: argparse.Namespace) -> int:
-    return _print_token(client, arguments, find_named(client, PATH, NOUN, arguments.name))
+    return _print_token(client, arguments, find_named(client, PATH, arguments.name))
 
 
 def _print_token(client: Client, arguments: argparse.Namespace, participant: Any) -> int:
@@ -116,11 +116,11 @@ def _enable(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _set_status(client: Client, arguments: argparse.Namespace, status: str, outcome: str) -> int:
-    participant = find_named(client, PATH, NOUN, arguments.name)
+    participant = find_named(client, PATH, arguments.name)
     changed = client.call("PATCH", f"{PATH}/{participant['id']}", {"status": status})
     return print_outcome(arguments, changed, f"Participant {participant['name']} {outcome}.")
 
 
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    participant = find_named(client, PATH, NOUN, arguments.name)
-    return remove(client, arguments, PATH, NOUN, participant, "Its groups and tokens are removed too.")
+    participant = find_named(client, PATH, arguments.name)
+    return remove(client, arguments, PATH, participant, "Its groups and tokens are removed too.")

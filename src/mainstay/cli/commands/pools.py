@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list pools and their usage; show, fill, create or remove one"
-PATH, NOUN = "/service-pools", "pool"
+PATH = "/service-pools"
 VALUES = "/service-pool-values"
 SETS = "/service-pool-sets"
 MAX_SHOWN = 500
@@ -140,7 +140,7 @@ def _list_pools(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _show_named(client: Client, arguments: argparse.Namespace) -> int:
-    return _show_pool(client, arguments, find_named(client, PATH, NOUN, arguments.pool))
+    return _show_pool(client, arguments, find_named(client, PATH, arguments.pool))
 
 
 def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str, Any]) -> int:
@@ -157,9 +157,9 @@ def _add_and_show(client: Client, arguments: argparse.Namespace) -> int:
 
 def _create_subnet(client: Client, arguments: argparse.Namespace) -> int:
     if arguments.set:
-        set_id = find_named(client, SETS, "pool set", arguments.set)["id"]
+        set_id = find_named(client, SETS, arguments.set)["id"]
     else:
-        agent = find_named(client, "/agents", "agent", arguments.agent)
+        agent = find_named(client, "/agents", arguments.agent)
         set_id = agent["servicePoolSetId"] or _create_set(client, arguments, agent)
     config: dict[str, object] = {"cidr": arguments.subnet}
     config |= {"excludeFirst": arguments.exclude_first} if arguments.exclude_first else {}
@@ -176,9 +176,9 @@ def _create_subnet(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    pool = find_named(client, PATH, NOUN, arguments.pool)
+    pool = find_named(client, PATH, arguments.pool)
     if not arguments.value:
-        return remove(client, arguments, PATH, NOUN, pool, "Its free values are removed too.")
+        return remove(client, arguments, PATH, pool, "Its free values are removed too.")
     found = list_items(client, VALUES, {"servicePoolId": pool["id"]}, MAX_LISTED)
     chosen = named_values(arguments.value, found, pool["name"])
     count = f"{len(chosen)} value{'' if len(chosen) == 1 else 's'}"
@@ -205,13 +205,13 @@ def _list_sets(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _remove_set(client: Client, arguments: argparse.Namespace) -> int:
-    return remove(client, arguments, SETS, "pool set", find_named(client, SETS, "pool set", arguments.set))
+    return remove(client, arguments, SETS, find_named(client, SETS, arguments.set))
 
 
 def _add(client: Client, arguments: argparse.Namespace, name: str) -> Any:
     """Adds the missing values to the pool and returns it."""
     values = read_values(arguments.value)
-    agent = find_named(client, "/agents", "agent", arguments.agent)
+    agent = find_named(client, "/agents", arguments.agent)
     set_id = agent["servicePoolSetId"] or _create_set(client, arguments, agent)
     pool = _find_pool(client, arguments, set_id, name, values)
     if pool["propertyType"] == "string":

@@ -81,9 +81,9 @@ def _query(client: Client, arguments: argparse.Namespace, states: Mapping[str, S
     if arguments.agent:
         query["agentId"] = find_agent(client, arguments.agent)["id"]
     if arguments.group:
-        query["groupId"] = find_named(client, "/service-groups", "service group", arguments.group)["id"]
+        query["groupId"] = find_named(client, "/service-groups", arguments.group)["id"]
     if arguments.consumer:
-        query["consumerId"] = find_named(client, "/participants", "participant", arguments.consumer)["id"]
+        query["consumerId"] = find_named(client, "/participants", arguments.consumer)["id"]
     if arguments.name:
         query["name"] = arguments.name
     if arguments.status:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from mainstay.cli.main import CommandRefused, print_json
-from mainstay.cli.remote.connection import find_agent, find_named, list_items, name_of, short_id
+from mainstay.cli.remote.connection import find_agent, find_named, find_participant_id, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.new_tokens import add_token_options, print_value, take_value, token_body
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list, create, renew or revoke tokens"
-PATH, NOUN = "/tokens", "token"
+PATH = "/tokens"
 OUTPUT = "--output"
 
 
@@ -117,10 +117,7 @@ def _scope(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.agent:
         return {"role": "agent", "scopeId": find_agent(client, arguments.agent)["id"]}
     if arguments.owner:
-        return {
-            "role": "participant",
-            "scopeId": find_named(client, "/participants", "participant", arguments.owner)["id"],
-        }
+        return {"role": "participant", "scopeId": find_participant_id(client, arguments.owner)}
     me = client.get("/tokens/me")
     if me["participantId"] is None:
         raise CommandRefused("as an admin you must name the owner: --for PARTICIPANT, --agent AGENT or --admin")
@@ -128,7 +125,7 @@ def _scope(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _renew(client: Client, arguments: argparse.Namespace) -> int:
-    token = find_named(client, PATH, NOUN, arguments.token)
+    token = find_named(client, PATH, arguments.token)
     confirm(
         arguments, f"Give token {token['name']} ({token['id']}) a new value? Its present value stops working at once."
     )
@@ -146,7 +143,7 @@ def _print_token(client: Client, arguments: argparse.Namespace, token: dict[str,
 
 
 def _revoke(client: Client, arguments: argparse.Namespace) -> int:
-    token = find_named(client, PATH, NOUN, arguments.token)
+    token = find_named(client, PATH, arguments.token)
     owner = _owner(token)
     whose = f" of {owner}" if owner else ""
     confirm(arguments, f"Revoke token {token['name']}{whose} ({token['id']})? Its users are refused at once.")

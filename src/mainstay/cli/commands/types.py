@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list service types; show, add, change or remove one"
-PATH, NOUN = "/service-types", "service type"
+PATH = "/service-types"
 DIGEST_SHOWN = 19
 
 
@@ -128,7 +128,7 @@ def _change(client: Client, arguments: argparse.Namespace) -> int:
     wanted = arguments.type or document.get("name")
     if not wanted:
         raise CommandRefused(f"{arguments.file} has no `name`; name the type with --type")
-    found = find_named(client, PATH, NOUN, str(wanted))
+    found = find_named(client, PATH, str(wanted))
     path = f"{PATH}/{found['id']}"
     forecast = client.call("PATCH", path, document, query={"dryRun": "true"})
     misfits = forecast["misfits"]
@@ -176,7 +176,7 @@ def _misfit_text(client: Client, misfits: list[Any]) -> str:
 
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
     found = find_type(client, arguments.name)
-    return remove(client, arguments, PATH, NOUN, found, "Its deleted services are removed from the lists too.")
+    return remove(client, arguments, PATH, found, "Its deleted services are removed from the lists too.")
 
 
 def _list_types(found: list[Any], offers: Mapping[str, list[Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.connection import find_named, is_id, list_items
+from mainstay.cli.remote.connection import find_named, find_participant_id, is_id, list_items
 from mainstay.cli.views.run_display import printable
 
 TYPE_CHECKING = False
@@ -25,9 +25,9 @@ def find_provider(client: Client, arguments: argparse.Namespace) -> str:
         return str(me["participantId"])
     name = arguments.provider or DEFAULT_PROVIDER
     if is_id(name):
-        return str(find_named(client, "/participants", "participant", name)["id"])
+        return find_participant_id(client, name)
     if any(each["name"] == name for each in list_items(client, "/participants", {"name": name})):
-        found = find_named(client, "/participants", "participant", name)
+        found = find_named(client, "/participants", name)
         if not arguments.provider:
             _refuse_renamed(client, found)
         return str(found["id"])

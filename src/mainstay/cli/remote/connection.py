@@ -31,6 +31,20 @@ LOGIN_FILE = "login.json"
 URL_VARIABLE, TOKEN_VARIABLE, CA_FILE_VARIABLE = "MAINSTAY_URL", "MAINSTAY_TOKEN", "MAINSTAY_CA_FILE"
 SHORT_ID = 8
 INVALID_PROPERTIES = "validation_failed"
+# What messages call a record of a list.
+NOUNS = {
+    "/agent-types": "agent type",
+    "/agents": "agent",
+    "/config-pools": "config pool",
+    "/participants": "participant",
+    "/service-groups": "service group",
+    "/service-option-types": "option type",
+    "/service-options": "service option",
+    "/service-pool-sets": "pool set",
+    "/service-pools": "pool",
+    "/service-types": "service type",
+    "/tokens": "token",
+}
 # Maximum number of items searched for a name or an id prefix.
 SEARCH_LIMIT = 2000
 MAX_LISTED = 10
@@ -230,9 +244,13 @@ def short_id(record_id: object) -> str:
     return str(record_id)[:SHORT_ID]
 
 
-def find_named(client: Client, path: str, noun: str, name_or_id: str) -> Any:
+def find_named(client: Client, path: str, name_or_id: str) -> Any:
     """The only item with this name, id or id prefix."""
-    return _single(name_or_id, noun, _matching(client, path, name_or_id), lambda: _names_of(client, path))
+    return _single(name_or_id, NOUNS[path], _matching(client, path, name_or_id), lambda: _names_of(client, path))
+
+
+def find_participant_id(client: Client, name_or_id: str) -> str:
+    return str(find_named(client, "/participants", name_or_id)["id"])
 
 
 def _matching(client: Client, path: str, name_or_id: str) -> list[Any]:
@@ -278,7 +296,7 @@ def _describe(record: Mapping[str, Any]) -> str:
 def find_owner(client: Client, name_or_id: str | None, role: str, option: str) -> str:
     """The id of the participant that an option names, or of the caller. `role`: what the participant is here."""
     if name_or_id:
-        return str(find_named(client, "/participants", "participant", name_or_id)["id"])
+        return find_participant_id(client, name_or_id)
     own: str | None = client.get("/tokens/me").get("participantId")
     if own is None:
         raise CommandRefused(
@@ -294,7 +312,7 @@ def name_of(record: Mapping[str, Any], member: str) -> str:
 
 
 def find_type(client: Client, name_or_id: str) -> Any:
-    return find_named(client, "/service-types", "service type", name_or_id)
+    return find_named(client, "/service-types", name_or_id)
 
 
 def find_service(client: Client, name_or_id: str) -> Any:

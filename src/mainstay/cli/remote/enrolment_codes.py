@@ -10,6 +10,7 @@ from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, find_provider,
 from mainstay.cli.remote.connection import (
     find_enrolment_code,
     find_named,
+    find_participant_id,
     list_items,
     name_of,
     print_warning,
@@ -76,7 +77,7 @@ def create_code(client: Client, arguments: argparse.Namespace) -> int:
     """For an agent, or for many hosts with --type."""
     if arguments.agent_type is None:
         _refuse_options_of_types(arguments)
-        return show_agent_code(client, arguments, find_named(client, "/agents", "agent", arguments.name))
+        return show_agent_code(client, arguments, find_named(client, "/agents", arguments.name))
     if arguments.name is not None:
         raise CommandRefused(
             f"give an agent or --type, not both: a code of agent {arguments.name} enrolls one host, a code of a type"
@@ -84,9 +85,7 @@ def create_code(client: Client, arguments: argparse.Namespace) -> int:
         )
     agent_type = _find_agent_type(client, arguments.agent_type)
     provider_id = (
-        str(find_named(client, "/participants", "participant", arguments.provider)["id"])
-        if arguments.provider
-        else find_provider(client, arguments)
+        find_participant_id(client, arguments.provider) if arguments.provider else find_provider(client, arguments)
     )
     body = {
         "agentTypeId": agent_type["id"],
@@ -103,7 +102,7 @@ def create_code(client: Client, arguments: argparse.Namespace) -> int:
 
 def _find_agent_type(client: Client, name: str) -> Any:
     try:
-        return find_named(client, "/agent-types", "agent type", name)
+        return find_named(client, "/agent-types", name)
     except CommandRefused as refusal:
         raise CommandRefused(
             f"{refusal}\nAn admin creates agent types: `mainstay agents add NAME --serves SERVICE-TYPE` creates the one of"

@@ -31,7 +31,7 @@ def configure_install_command(parser: argparse.ArgumentParser) -> None:
 
 
 def install_command(client: Client, arguments: argparse.Namespace) -> int:
-    agent = find_named(client, "/agents", "agent", arguments.name)
+    agent = find_named(client, "/agents", arguments.name)
     path = f"/agents/{agent['id']}/install-command"
     if arguments.remove:
         confirm(arguments, f"Remove the install command of agent {agent['name']} ({agent['id']})?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.remote.connection import NOUNS
 from mainstay.cli.views.run_display import printable
 
 TYPE_CHECKING = False
@@ -32,10 +33,10 @@ def confirm(arguments: argparse.Namespace, question: str) -> None:
 
 
 def remove(
-    client: Client, arguments: argparse.Namespace, path: str, noun: str, record: Mapping[str, Any], note: str = ""
+    client: Client, arguments: argparse.Namespace, path: str, record: Mapping[str, Any], note: str = ""
 ) -> int:
     """Deletes the record at `path` after a confirmation. `note` says what goes with it."""
-    name = str(record.get("name") or record["id"])
+    noun, name = NOUNS[path], str(record.get("name") or record["id"])
     confirm(arguments, f"Remove {noun} {name} ({record['id']})?{f' {note}' if note else ''}")
     client.call("DELETE", f"{path}/{record['id']}")
     return print_outcome(arguments, record, f"Removed {noun} {name}.")
