@@ -16,17 +16,25 @@ if TYPE_CHECKING:
 
 
 class Verb:
-    """`act` runs the verb with a connected client. `configure` adds its arguments."""
+    """`act` runs the verb with a connected client. `of`: what it takes the name or id of, as help shows it.
+    `configure` adds its other arguments."""
 
-    __slots__ = ("act", "configure", "name", "summary")
+    __slots__ = ("act", "configure", "name", "of", "summary")
 
     def __init__(
-        self, name: str, summary: str, act: Act, configure: Callable[[argparse.ArgumentParser], None] | None = None
+        self,
+        name: str,
+        summary: str,
+        act: Act,
+        configure: Callable[[argparse.ArgumentParser], None] | None = None,
+        *,
+        of: str | None = None,
     ) -> None:
         self.name = name
         self.summary = summary
         self.act = act
         self.configure = configure
+        self.of = of
 
 
 def add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, shown: str | None = None) -> None:
@@ -59,6 +67,8 @@ def add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, shown: 
             formatter_class=parser.formatter_class,
             allow_abbrev=False,
         )
+        if verb.of is not None:
+            child.add_argument("name", metavar=verb.of, help="name or id")
         if verb.configure is not None:
             verb.configure(child)
         add_remote_options(child)

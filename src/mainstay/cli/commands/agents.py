@@ -28,7 +28,7 @@ from mainstay.cli.remote.enrolment_codes import (
     show_agent_code,
 )
 from mainstay.cli.remote.install_commands import configure_install_command, install_command
-from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
+from mainstay.cli.remote.removal import print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, print_table
 
@@ -45,8 +45,11 @@ SUMMARY = "list, add, change, disable or remove agents, or decide whom they serv
 PATH = "/agents"
 MAX_NAME_LENGTH = 100
 COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "Disabled": DIM}
-# A request of the agent makes it Connected.
-ENABLED = "Disconnected"
+# Verb: the new status, and what the verb reports. A request of the agent makes it Connected.
+STATUS_OF_VERB = {
+    "disable": ("Disabled", "is disabled: it gets no orders and no jobs; its services stay"),
+    "enable": ("Disconnected", "is enabled, and Connected once it sends a request"),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,12 +63,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ),
             Verb("codes", "list the enrollment codes for many hosts", list_codes),
             Verb("revoke-code", "revoke an enrollment code for many hosts", revoke_code, configure_revocation),
-            Verb("change", "rename an agent or change its tags", _change, _configure_change),
-            Verb("disable", "give an agent no orders and refuse its requests", _disable, _configure_name),
-            Verb("enable", "admit a disabled agent again", _enable, _configure_name),
-            Verb("remove", "remove an agent without living services", _remove, _configure_removal),
-            Verb("grant", "let the agents of a participant serve all participants", _grant, _configure_decision),
-            Verb("withdraw", "let the agents of a participant serve only itself", _withdraw, _configure_decision),
+            Verb("change", "rename an agent or change its tags", _change, _configure_change, of="AGENT"),
+            Verb("disable", "give an agent no orders and refuse its requests", _set_status, of="AGENT"),
+            Verb("enable", "admit a disabled agent again", _set_status, of="AGENT"),
+            removal_verb(
+                PATH,
+                "AGENT",
+                "remove an agent without living services",
+                "Its tokens end at once; its host is not changed.",
+            ),
+            Verb("grant", "let the agents of a participant serve all participants", _decide, _configure_decision),
+            Verb("withdraw", "let the agents of a participant serve only itself", _decide, _configure_decision),
             Verb(
                 "install-command",
                 "create the command that installs an agent of another program",
@@ -99,21 +107,11 @@ def _configure_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="print only the code")
 
 
-def _configure_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="AGENT", help="name or id")
-
-
 def _configure_change(parser: argparse.ArgumentParser) -> None:
-    _configure_name(parser)
     parser.add_argument("--name", dest="new_name", metavar="NAME", help="new name")
     parser.add_argument("--add-tag", metavar="TAG", action="append", default=[], help="add a tag")
     parser.add_argument("--remove-tag", metavar="TAG", action="append", default=[], help="remove a tag")
     parser.add_argument("--pool-set", metavar="SET", help="use the pools of this set; none: of no set")
-
-
-def _configure_removal(parser: argparse.ArgumentParser) -> None:
-    _configure_name(parser)
-    add_yes_option(parser)
 
 
 def _configure_decision(parser: argparse.ArgumentParser) -> None:
@@ -155,25 +153,13 @@ def _change(client: Client, arguments: argparse.Namespace) -> int:
     return print_outcome(arguments, changed, f"Changed agent {changed['name']}{tags}.")
 
 
-def _disable(client: Client, arguments: argparse.Namespace) -> int:
-    return _set_status(client, arguments, "Disabled", "is disabled: it gets no orders and no jobs; its services stay")
-
-
-def _enable(client: Client, arguments: argparse.Namespace) -> int:
-    return _set_status(client, arguments, ENABLED, "is enabled, and Connected once it sends a request")
-
-
-def _set_status(client: Client, arguments: argparse.Namespace, status: str, outcome: str) -> int:
+def _set_status(client: Client, arguments: argparse.Namespace) -> int:
     agent = find_named(client, PATH, arguments.name)
-    if status == ENABLED and agent["status"] != "Disabled":
+    if arguments.verb == "enable" and agent["status"] != "Disabled":
         return print_outcome(arguments, agent, f"Agent {agent['name']} is not disabled: {agent['status']}.")
+    status, outcome = STATUS_OF_VERB[arguments.verb]
     changed = client.call("PATCH", f"{PATH}/{agent['id']}", {"status": status})
     return print_outcome(arguments, changed, f"Agent {agent['name']} {outcome}.")
-
-
-def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    agent = find_named(client, PATH, arguments.name)
-    return remove(client, arguments, PATH, agent, "Its tokens end at once; its host is not changed.")
 
 
 def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
@@ -264,22 +250,17 @@ def _announce_grant(
     return {"grant": False} if is_admin else {}
 
 
-def _grant(client: Client, arguments: argparse.Namespace) -> int:
-    return _decide(client, arguments, granted=True)
-
-
-def _withdraw(client: Client, arguments: argparse.Namespace) -> int:
-    return _decide(client, arguments, granted=False)
-
-
-def _decide(client: Client, arguments: argparse.Namespace, *, granted: bool) -> int:
+def _decide(client: Client, arguments: argparse.Namespace) -> int:
+    is_granted = arguments.verb == "grant"
     agent_type = find_named(client, "/agent-types", arguments.name)
     provider = find_named(client, "/participants", arguments.participant)
     others = [each for each in agent_type["providerIds"] if each != provider["id"]]
     written = client.call(
-        "PATCH", f"/agent-types/{agent_type['id']}", {"providerIds": [*others, provider["id"]] if granted else others}
+        "PATCH",
+        f"/agent-types/{agent_type['id']}",
+        {"providerIds": [*others, provider["id"]] if is_granted else others},
     )
-    whom = "all participants" if granted else "their own participant only; living services stay"
+    whom = "all participants" if is_granted else "their own participant only; living services stay"
     return print_outcome(
         arguments, written, f"Agents of {provider['name']} with agent type {agent_type['name']} serve {whom}."
     )

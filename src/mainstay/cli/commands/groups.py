@@ -8,7 +8,7 @@ from __future__ import annotations
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
+from mainstay.cli.remote.removal import print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import age, print_table
 
@@ -28,8 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         (
             Verb("add", "add a group", _add, _configure_add),
-            Verb("rename", "rename a group", _rename, _configure_rename),
-            Verb("remove", "remove a group without living services", _remove, _configure_removal),
+            Verb("rename", "rename a group", _rename, _configure_rename, of="GROUP"),
+            removal_verb(
+                PATH,
+                "GROUP",
+                "remove a group without living services",
+                "Its deleted services are removed from the lists too.",
+            ),
         ),
     )
 
@@ -42,13 +47,7 @@ def _configure_add(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_rename(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("group", metavar="GROUP", help="name or id")
-    parser.add_argument("name", metavar="NAME", help="new name")
-
-
-def _configure_removal(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("group", metavar="GROUP", help="name or id")
-    add_yes_option(parser)
+    parser.add_argument("new_name", metavar="NAME", help="new name")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,11 +78,6 @@ def _add(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _rename(client: Client, arguments: argparse.Namespace) -> int:
-    group = find_named(client, PATH, arguments.group)
-    changed = client.call("PATCH", f"{PATH}/{group['id']}", {"name": arguments.name})
+    group = find_named(client, PATH, arguments.name)
+    changed = client.call("PATCH", f"{PATH}/{group['id']}", {"name": arguments.new_name})
     return print_outcome(arguments, changed, f"Renamed group {group['name']} to {changed['name']}.")
-
-
-def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    group = find_named(client, PATH, arguments.group)
-    return remove(client, arguments, PATH, group, "Its deleted services are removed from the lists too.")

@@ -10,7 +10,7 @@ from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.property_options import parse_untyped
-from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
+from mainstay.cli.remote.removal import add_yes_option, print_outcome, removal_verb, remove
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import DIM, GOOD, age, format_value, print_table
 
@@ -32,8 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         (
             Verb("add", "add an option", _add, _configure_add),
-            Verb("change", "change an option", _change, _configure_change),
-            Verb("remove", "remove an option", _remove, _configure_removal),
+            Verb("change", "change an option", _change, _configure_change, of="OPTION"),
+            removal_verb(PATH, "OPTION", "remove an option", "Services that use it stay."),
             Verb("types", "list the option types", _list_types),
             Verb("add-type", "add an option type", _add_type, _configure_add_type),
             Verb("change-type", "change an option type", _change_type, _configure_change_type),
@@ -52,18 +52,12 @@ def _configure_add(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_change(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("option", metavar="OPTION", help="name or id")
-    parser.add_argument("--name", metavar="NAME", help="new name")
+    parser.add_argument("--name", dest="new_name", metavar="NAME", help="new name")
     parser.add_argument("--value", metavar="VALUE", help="new value: JSON, or text")
     parser.add_argument("--order", metavar="N", type=int, help="position in lists")
     offered = parser.add_mutually_exclusive_group()
     offered.add_argument("--enable", dest="enabled", action="store_true", default=None, help="offer it")
     offered.add_argument("--disable", dest="enabled", action="store_false", default=None, help="do not offer it")
-
-
-def _configure_removal(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("option", metavar="OPTION", help="name or id")
-    add_yes_option(parser)
 
 
 def _configure_add_type(parser: argparse.ArgumentParser) -> None:
@@ -127,20 +121,15 @@ def _add(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _change(client: Client, arguments: argparse.Namespace) -> int:
-    given = {"name": arguments.name, "displayOrder": arguments.order, "enabled": arguments.enabled}
+    given = {"name": arguments.new_name, "displayOrder": arguments.order, "enabled": arguments.enabled}
     body = {name: value for name, value in given.items() if value is not None}
     if arguments.value is not None:
         body["value"] = parse_untyped(arguments.value, "--value")
     if not body:
         raise CommandRefused("nothing to change: use --name, --value, --order, --enable or --disable")
-    option = find_named(client, PATH, arguments.option)
+    option = find_named(client, PATH, arguments.name)
     changed = client.call("PATCH", f"{PATH}/{option['id']}", body)
     return print_outcome(arguments, changed, f"Changed option {changed['name']}.")
-
-
-def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    option = find_named(client, PATH, arguments.option)
-    return remove(client, arguments, PATH, option, "Services that use it stay.")
 
 
 def _find_type(client: Client, word: str) -> Any:

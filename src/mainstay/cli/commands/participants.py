@@ -10,7 +10,7 @@ from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.new_tokens import add_token_options, print_value, take_value, token_body
-from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
+from mainstay.cli.remote.removal import print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import BAD, GOOD, age, print_table
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 SUMMARY = "list, add, disable or remove participants"
 PATH = "/participants"
 DAYS = 365
+# Verb: the new status, and what the verb reports.
+STATUS_OF_VERB = {
+    "disable": ("Disabled", "is disabled: the server refuses its tokens and agents; its services keep running"),
+    "enable": ("Enabled", "is enabled"),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,20 +38,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         (
             Verb("add", "add a participant and create its first token", _add, _configure_token),
             Verb("token", "create another token of a participant", _create_token, _configure_token),
-            Verb("disable", "refuse all requests of a participant and its agents", _disable, _configure_name),
-            Verb("enable", "admit a disabled participant again", _enable, _configure_name),
-            Verb("remove", "remove a participant with its groups and tokens", _remove, _configure_removal),
+            Verb("disable", "refuse all requests of a participant and its agents", _set_status, of="PARTICIPANT"),
+            Verb("enable", "admit a disabled participant again", _set_status, of="PARTICIPANT"),
+            removal_verb(
+                PATH,
+                "PARTICIPANT",
+                "remove a participant with its groups and tokens",
+                "Its groups and tokens are removed too.",
+            ),
         ),
     )
-
-
-def _configure_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="PARTICIPANT", help="name or id")
-
-
-def _configure_removal(parser: argparse.ArgumentParser) -> None:
-    _configure_name(parser)
-    add_yes_option(parser)
 
 
 def _configure_token(parser: argparse.ArgumentParser) -> None:
@@ -102,25 +103,8 @@ def _print_token(client: Client, arguments: argparse.Namespace, participant: Any
     return 0
 
 
-def _disable(client: Client, arguments: argparse.Namespace) -> int:
-    return _set_status(
-        client,
-        arguments,
-        "Disabled",
-        "is disabled: the server refuses its tokens and agents; its services keep running",
-    )
-
-
-def _enable(client: Client, arguments: argparse.Namespace) -> int:
-    return _set_status(client, arguments, "Enabled", "is enabled")
-
-
-def _set_status(client: Client, arguments: argparse.Namespace, status: str, outcome: str) -> int:
+def _set_status(client: Client, arguments: argparse.Namespace) -> int:
+    status, outcome = STATUS_OF_VERB[arguments.verb]
     participant = find_named(client, PATH, arguments.name)
     changed = client.call("PATCH", f"{PATH}/{participant['id']}", {"status": status})
     return print_outcome(arguments, changed, f"Participant {participant['name']} {outcome}.")
-
-
-def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    participant = find_named(client, PATH, arguments.name)
-    return remove(client, arguments, PATH, participant, "Its groups and tokens are removed too.")

@@ -12,7 +12,7 @@ from mainstay.cli.documents import read_type_document
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_type, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
+from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, removal_verb
 from mainstay.cli.remote.service_types import (
     allowed_text,
     default_text,
@@ -48,17 +48,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
         (
-            Verb("show", "show the properties, lifecycle and agents of a type", _show_named, _configure_name),
+            Verb("show", "show the properties, lifecycle and agents of a type", _show_named, of="TYPE"),
             Verb("add", "add a type from a file", _add, _configure_file),
             Verb("change", "change a type to the definition in a file", _change, _configure_change),
-            Verb("remove", "remove a type without living services", _remove, _configure_removal),
+            removal_verb(
+                PATH,
+                "TYPE",
+                "remove a type without living services",
+                "Its deleted services are removed from the lists too.",
+            ),
         ),
         shown="show",
     )
-
-
-def _configure_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="TYPE", help="name or id")
 
 
 def _configure_file(parser: argparse.ArgumentParser) -> None:
@@ -76,11 +77,6 @@ def _configure_change(parser: argparse.ArgumentParser) -> None:
         help="change it even if services do not fit: values that become secret are sealed, secrets that become plain"
         " are deleted",
     )
-    add_yes_option(parser)
-
-
-def _configure_removal(parser: argparse.ArgumentParser) -> None:
-    _configure_name(parser)
     add_yes_option(parser)
 
 
@@ -172,11 +168,6 @@ def _misfit_text(client: Client, misfits: list[Any]) -> str:
         for each in misfits
     ]
     return "\n".join([f"{head} the new definition:", *lines])
-
-
-def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    found = find_type(client, arguments.name)
-    return remove(client, arguments, PATH, found, "Its deleted services are removed from the lists too.")
 
 
 def _list_types(found: list[Any], offers: Mapping[str, list[Any]]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from mainstay.cli.main import CommandRefused, print_json
-from mainstay.cli.remote.connection import NOUNS
+from mainstay.cli.remote.connection import NOUNS, find_named
+from mainstay.cli.verbs import Verb
 from mainstay.cli.views.run_display import printable
 
 TYPE_CHECKING = False
@@ -40,6 +41,15 @@ def remove(
     confirm(arguments, f"Remove {noun} {name} ({record['id']})?{f' {note}' if note else ''}")
     client.call("DELETE", f"{path}/{record['id']}")
     return print_outcome(arguments, record, f"Removed {noun} {name}.")
+
+
+def removal_verb(path: str, metavar: str, summary: str, note: str = "", *, name: str = "remove") -> Verb:
+    """A verb that removes one record of the list at `path`."""
+
+    def act(client: Client, arguments: argparse.Namespace) -> int:
+        return remove(client, arguments, path, find_named(client, path, arguments.name), note)
+
+    return Verb(name, summary, act, add_yes_option, of=metavar)
 
 
 def print_outcome(arguments: argparse.Namespace, document: object, text: str) -> int:
