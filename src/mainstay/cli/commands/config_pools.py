@@ -10,8 +10,7 @@ from __future__ import annotations
 from mainstay.cli.main import print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.pool_values import named_values, read_values
-from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
+from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import GOOD, age, format_value, print_table
 
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "list, show, fill or remove pools for the configuration of agents"
 PATH = "/config-pools"
-VALUES = "/config-pool-values"
-MAX_LISTED = 100_000
+POOLS = PoolKind(PATH, "/config-pool-values", "configPoolId")
 GLOBAL = "all providers"
 
 
@@ -36,16 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
         (
-            Verb("show", "show the values of a pool and the agents that use them", _show, _configure_name),
+            Verb("show", "show the values of a pool and the agents that use them", _show, of="CONFIG-POOL"),
             Verb("add", "add values to a pool; creates it if it is missing", _add, _configure_add),
-            Verb("remove", "remove a pool, or values of it", _remove, _configure_removal),
+            Verb("remove", "remove a pool, or values of it", _remove, configure_removal, of="CONFIG-POOL"),
         ),
         shown="show",
     )
-
-
-def _configure_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pool", metavar="CONFIG-POOL", help="name or id")
 
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
@@ -54,25 +48,7 @@ def _configure_add(parser: argparse.ArgumentParser) -> None:
     owner = parser.add_mutually_exclusive_group()
     owner.add_argument("--for", dest="owner", metavar="PARTICIPANT", help="owner of the pool (default: you)")
     owner.add_argument("--global", dest="is_global", action="store_true", help="as an admin: a pool of all providers")
-    parser.add_argument(
-        "--value",
-        metavar="VALUE",
-        action="append",
-        required=True,
-        help="a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
-    )
-
-
-def _configure_removal(parser: argparse.ArgumentParser) -> None:
-    _configure_name(parser)
-    parser.add_argument(
-        "--value",
-        metavar="VALUE",
-        action="append",
-        default=[],
-        help="remove only these values: a value, a range or a network, as in `add`",
-    )
-    add_yes_option(parser)
+    configure_addition(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -109,11 +85,11 @@ def _owner_names(client: Client) -> dict[str | None, str]:
 
 
 def _show(client: Client, arguments: argparse.Namespace) -> int:
-    return _show_pool(client, arguments, find_named(client, PATH, arguments.pool))
+    return _show_pool(client, arguments, find_named(client, PATH, arguments.name))
 
 
 def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str, Any]) -> int:
-    values = list_items(client, VALUES, {"configPoolId": pool["id"]}, MAX_LISTED)
+    values = POOLS.stored_values(client, pool)
     if arguments.json:
         print_json({**pool, "values": values})
         return 0
@@ -145,13 +121,7 @@ def _add(client: Client, arguments: argparse.Namespace) -> int:
     values = read_values(arguments.value)
     owner_id = None if arguments.is_global else find_owner(client, arguments.owner, "owner", "--global or --for")
     pool = _find_or_create(client, arguments, owner_id, "integer" if isinstance(values[0], int) else "string")
-    if pool["propertyType"] == "string":
-        values = [str(value) for value in values]
-    stored = list_items(client, VALUES, {"configPoolId": pool["id"]}, MAX_LISTED)
-    known = {format_value(each["value"]) for each in stored}
-    for value in values:
-        if format_value(value) not in known:
-            client.post(VALUES, {"name": format_value(value), "value": value, "configPoolId": pool["id"]})
+    POOLS.add_values(client, pool, values)
     return _show_pool(client, arguments, pool)
 
 
@@ -164,13 +134,4 @@ def _find_or_create(client: Client, arguments: argparse.Namespace, owner_id: str
 
 
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    pool = find_named(client, PATH, arguments.pool)
-    if not arguments.value:
-        return remove(client, arguments, PATH, pool, "Its values are removed too.")
-    found = list_items(client, VALUES, {"configPoolId": pool["id"]}, MAX_LISTED)
-    chosen = named_values(arguments.value, found, pool["name"])
-    count = f"{len(chosen)} value{'' if len(chosen) == 1 else 's'}"
-    confirm(arguments, f"Remove {count} of config pool {pool['name']} ({pool['id']})?")
-    for value in chosen:
-        client.call("DELETE", f"{VALUES}/{value['id']}")
-    return print_outcome(arguments, chosen, f"Removed {count} of config pool {pool['name']}.")
+    return POOLS.remove(client, arguments, "Its values are removed too.")

@@ -13,8 +13,8 @@ from __future__ import annotations
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.pool_values import named_values, read_values
-from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
+from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
+from mainstay.cli.remote.removal import removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, format_value, print_table, progress_bar
@@ -32,8 +32,8 @@ SUMMARY = "list pools and their usage; show, fill, create or remove one"
 PATH = "/service-pools"
 VALUES = "/service-pool-values"
 SETS = "/service-pool-sets"
+POOLS = PoolKind(PATH, VALUES, "servicePoolId")
 MAX_SHOWN = 500
-MAX_LISTED = 100_000
 BATCH_SIZE = 50
 NEARLY_FULL = 0.8
 MAX_EXCLUDED = 2**64
@@ -44,32 +44,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
         (
-            Verb("show", "show the values of a pool and the services that use them", _show_named, _configure_name),
+            Verb("show", "show the values of a pool and the services that use them", _show_named, of="POOL"),
             Verb("add", "add values to a pool; creates it if it is missing", _add_and_show, _configure_add),
             Verb("create", "create a pool of the addresses of a network", _create_subnet, _configure_create),
-            Verb("remove", "remove a pool, or values of it", _remove, _configure_removal),
+            Verb("remove", "remove a pool, or values of it", _remove, configure_removal, of="POOL"),
             Verb("sets", "list the pool sets", _list_sets),
-            Verb("remove-set", "remove a pool set without pools and agents", _remove_set, _configure_set_removal),
+            removal_verb(SETS, "SET", "remove a pool set without pools and agents", name="remove-set"),
         ),
         shown="show",
     )
-
-
-def _configure_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pool", metavar="POOL", help="name or id")
 
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pool", metavar="POOL", help="name of the pool")
     parser.add_argument("--type", metavar="POOL-TYPE", required=True, help="poolType that generators use")
     parser.add_argument("--agent", metavar="AGENT", required=True, help="agent whose services use the values")
-    parser.add_argument(
-        "--value",
-        metavar="VALUE",
-        action="append",
-        required=True,
-        help="a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
-    )
+    configure_addition(parser)
 
 
 def _configure_create(parser: argparse.ArgumentParser) -> None:
@@ -100,23 +90,6 @@ def _excluded(text: str) -> int:
     return number
 
 
-def _configure_removal(parser: argparse.ArgumentParser) -> None:
-    _configure_name(parser)
-    parser.add_argument(
-        "--value",
-        metavar="VALUE",
-        action="append",
-        default=[],
-        help="remove only these values: a value, a range or a network, as in `add`",
-    )
-    add_yes_option(parser)
-
-
-def _configure_set_removal(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("set", metavar="SET", help="name or id")
-    add_yes_option(parser)
-
-
 def run(arguments: argparse.Namespace) -> int:
     return run_verb(arguments, _list_pools)
 
@@ -140,7 +113,7 @@ def _list_pools(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _show_named(client: Client, arguments: argparse.Namespace) -> int:
-    return _show_pool(client, arguments, find_named(client, PATH, arguments.pool))
+    return _show_pool(client, arguments, find_named(client, PATH, arguments.name))
 
 
 def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str, Any]) -> int:
@@ -176,16 +149,7 @@ def _create_subnet(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _remove(client: Client, arguments: argparse.Namespace) -> int:
-    pool = find_named(client, PATH, arguments.pool)
-    if not arguments.value:
-        return remove(client, arguments, PATH, pool, "Its free values are removed too.")
-    found = list_items(client, VALUES, {"servicePoolId": pool["id"]}, MAX_LISTED)
-    chosen = named_values(arguments.value, found, pool["name"])
-    count = f"{len(chosen)} value{'' if len(chosen) == 1 else 's'}"
-    confirm(arguments, f"Remove {count} of pool {pool['name']} ({pool['id']})?")
-    for value in chosen:
-        client.call("DELETE", f"{VALUES}/{value['id']}")
-    return print_outcome(arguments, chosen, f"Removed {count} of pool {pool['name']}.")
+    return POOLS.remove(client, arguments, "Its free values are removed too.")
 
 
 def _list_sets(client: Client, arguments: argparse.Namespace) -> int:
@@ -204,25 +168,13 @@ def _list_sets(client: Client, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _remove_set(client: Client, arguments: argparse.Namespace) -> int:
-    return remove(client, arguments, SETS, find_named(client, SETS, arguments.set))
-
-
 def _add(client: Client, arguments: argparse.Namespace, name: str) -> Any:
     """Adds the missing values to the pool and returns it."""
     values = read_values(arguments.value)
     agent = find_named(client, "/agents", arguments.agent)
     set_id = agent["servicePoolSetId"] or _create_set(client, arguments, agent)
     pool = _find_pool(client, arguments, set_id, name, values)
-    if pool["propertyType"] == "string":
-        values = [str(value) for value in values]
-    known = {
-        format_value(each["value"]) for each in list_items(client, VALUES, {"servicePoolId": pool["id"]}, MAX_LISTED)
-    }
-    for value in values:
-        if format_value(value) not in known:
-            body = {"name": format_value(value), "value": value, "servicePoolId": pool["id"]}
-            client.post("/service-pool-values", body)
+    POOLS.add_values(client, pool, values)
     return pool
 
 

@@ -1,20 +1,82 @@
-"""Values of pools as options write them: single values, ranges and networks."""
+"""Values of pools as options write them: single values, ranges and networks. Adds and removes them."""
 
 from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import NOUNS, find_named, list_items
+from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
 from mainstay.cli.views.tables import format_value
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import argparse
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from mainstay.agent.client import Client
+
 MAX_VALUES = 1000
+MAX_LISTED = 100_000
 
 
-def named_values(words: list[str], found: Sequence[Any], pool: str) -> list[Any]:
+class PoolKind:
+    """A kind of pools: its list, the list of its values, and the member of a value that names its pool."""
+
+    __slots__ = ("member", "path", "values_path")
+
+    def __init__(self, path: str, values_path: str, member: str) -> None:
+        self.path = path
+        self.values_path = values_path
+        self.member = member
+
+    def stored_values(self, client: Client, pool: Mapping[str, Any]) -> list[Any]:
+        return list_items(client, self.values_path, {self.member: pool["id"]}, MAX_LISTED)
+
+    def add_values(self, client: Client, pool: Mapping[str, Any], values: Sequence[int | str]) -> None:
+        """Adds those that the pool does not have yet."""
+        known = {format_value(each["value"]) for each in self.stored_values(client, pool)}
+        for value in map(str, values) if pool["propertyType"] == "string" else values:
+            if format_value(value) not in known:
+                body = {"name": format_value(value), "value": value, self.member: pool["id"]}
+                client.post(self.values_path, body)
+
+    def remove(self, client: Client, arguments: argparse.Namespace, note: str) -> int:
+        """Removes the pool, or with --value some of its values. `note` says what goes with the pool."""
+        pool = find_named(client, self.path, arguments.name)
+        if not arguments.value:
+            return remove(client, arguments, self.path, pool, note)
+        chosen = _named_values(arguments.value, self.stored_values(client, pool), pool["name"])
+        count = f"{len(chosen)} value{'' if len(chosen) == 1 else 's'}"
+        noun = NOUNS[self.path]
+        confirm(arguments, f"Remove {count} of {noun} {pool['name']} ({pool['id']})?")
+        for value in chosen:
+            client.call("DELETE", f"{self.values_path}/{value['id']}")
+        return print_outcome(arguments, chosen, f"Removed {count} of {noun} {pool['name']}.")
+
+
+def configure_addition(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--value",
+        metavar="VALUE",
+        action="append",
+        required=True,
+        help="a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
+    )
+
+
+def configure_removal(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--value",
+        metavar="VALUE",
+        action="append",
+        default=[],
+        help="remove only these values: a value, a range or a network, as in `add`",
+    )
+    add_yes_option(parser)
+
+
+def _named_values(words: list[str], found: Sequence[Any], pool: str) -> list[Any]:
     """The stored values that the words name. Refuses words that name none."""
     known = {format_value(each["value"]): each for each in found}
     # A text such as `a-b` or `10.0.0.0/28` may itself be a value.
