@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from mainstay.agent.client import Client
 
@@ -204,19 +205,31 @@ def _values_of(action: argparse.Action, values: list[str], current: str) -> list
     return list_names(read_login().client(), values, current)
 
 
-def _named(path: str) -> Callable[[Client, list[str], str], list[str]]:
-    def list_names(client: Client, _values: list[str], current: str) -> list[str]:
-        query = {"name": current, "sort": "name", "pageSize": 100} if current else {"sort": "name", "pageSize": 100}
-        return [each["name"] for each in client.get(path, query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]]
+def _items(client: Client, path: str, **query: object) -> list[Any]:
+    found: list[Any] = client.get(path, query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]
+    return found
 
-    return list_names
+
+def _named_items(client: Client, path: str, name: str) -> list[Any]:
+    """Records whose name contains the text."""
+    return _items(client, path, sort="name", pageSize=100, **({"name": name} if name else {}))
+
+
+def _ids(client: Client, path: str, describe: Callable[[Any], str], *, sort: str = "-createdAt") -> list[str]:
+    from mainstay.cli.remote.connection import short_id
+
+    found = _items(client, path, sort=sort, pageSize=50)
+    return [f"{short_id(each['id'])}\t{describe(each)}" for each in found]
+
+
+def _named(path: str) -> Callable[[Client, list[str], str], list[str]]:
+    return lambda client, _values, current: [each["name"] for each in _named_items(client, path, current)]
 
 
 def _service_names(client: Client, _values: list[str], current: str) -> list[str]:
     from mainstay.cli.remote.connection import not_terminal
 
-    query = {"sort": "name", "pageSize": 100, **({"name": current} if current else {})}
-    found = not_terminal(client, client.get("/services", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"])
+    found = not_terminal(client, _named_items(client, "/services", current))
     return [f"{each['name']}\t{each['serviceType']['name']}, {each['status']}" for each in found]
 
 
@@ -256,39 +269,30 @@ def _property_names(client: Client, values: list[str], current: str) -> list[str
 
 
 def _job_ids(client: Client, _values: list[str], _current: str) -> list[str]:
-    from mainstay.cli.remote.connection import short_id
-
-    found = client.get("/jobs", query={"sort": "-createdAt", "pageSize": 50}, timeout_seconds=TIMEOUT_SECONDS)[
-        "items"
-    ]
-    return [f"{short_id(job['id'])}\t{job['action']} of {job['service']['name']}, {job['status']}" for job in found]
+    return _ids(client, "/jobs", lambda job: f"{job['action']} of {job['service']['name']}, {job['status']}")
 
 
 def _enrolment_code_ids(client: Client, _values: list[str], _current: str) -> list[str]:
-    from mainstay.cli.remote.connection import short_id
-
-    query = {"sort": "-createdAt", "pageSize": 50}
-    found = client.get("/enrolment-codes", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]
-    return [f"{short_id(each['id'])}\t{each['usesLeft']} of {each['count']} places left" for each in found]
+    return _ids(client, "/enrolment-codes", lambda code: f"{code['usesLeft']} of {code['count']} places left")
 
 
 def _orphan_ids(client: Client, _values: list[str], _current: str) -> list[str]:
-    from mainstay.cli.remote.connection import short_id
-
-    found = client.get("/orphans", query={"pageSize": 50}, timeout_seconds=TIMEOUT_SECONDS)["items"]
-    return [f"{short_id(each['id'])}\t{each['serviceName']}, failed attempts: {each['attempts']}" for each in found]
+    return _ids(
+        client,
+        "/orphans",
+        lambda orphan: f"{orphan['serviceName']}, failed attempts: {orphan['attempts']}",
+        sort="createdAt",
+    )
 
 
 def _option_types(client: Client, _values: list[str], _current: str) -> list[str]:
-    query = {"sort": "type", "pageSize": 100}
-    found = client.get("/service-option-types", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]
+    found = _items(client, "/service-option-types", sort="type", pageSize=100)
     return [f"{each['type']}\t{each['name']}" for each in found]
 
 
 def _blueprint_names(client: Client, _values: list[str], current: str) -> list[str]:
     """Names, and versions once a name is typed: NAME@VERSION."""
-    query = {"sort": "name", "pageSize": 100, **({"name": current.partition("@")[0]} if current else {})}
-    found = client.get("/blueprints", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]
+    found = _named_items(client, "/blueprints", current.partition("@")[0])
     if "@" in current:
         return [f"{each['name']}@{each['version']}" for each in found]
     return list(dict.fromkeys(each["name"] for each in found))
@@ -302,16 +306,11 @@ def _rollout_words(client: Client, _values: list[str], current: str) -> list[str
 
 
 def _rollouts(client: Client, values: list[str], current: str) -> list[str]:
-    from mainstay.cli.remote.connection import short_id
-
     if values and values[0] == "versions":
         return _named("/service-types")(client, [], current)
-    query = {"sort": "-createdAt", "pageSize": 50}
-    found = client.get("/rollouts", query=query, timeout_seconds=TIMEOUT_SECONDS)["items"]
-    return [
-        f"{short_id(each['id'])}\t{each['action']} of {each['serviceType']['name']}, {each['status']}"
-        for each in found
-    ]
+    return _ids(
+        client, "/rollouts", lambda each: f"{each['action']} of {each['serviceType']['name']}, {each['status']}"
+    )
 
 
 SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
