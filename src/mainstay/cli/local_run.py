@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from mainstay.cli.main import CommandRefused, print_error, print_json, print_pieces
+from mainstay.cli.main import CommandRefused, parse_seconds, print_error, print_json, print_pieces
 from mainstay.converge.contract import StopFlag, Stopped
 from mainstay.converge.host.sources import BundleTrust
 from mainstay.converge.host.state import Unusable
@@ -12,7 +12,6 @@ from mainstay.converge.json_lines import report_pieces
 from mainstay.converge.manifest.hierarchy import DataLayer, nest
 from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, load, read_values, run
-from mainstay.converge.value_kinds import Unfit, parse_duration
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.yaml.scalars import LONGEST_NUMBER, TOO_MANY_DIGITS, core_value
 
@@ -111,12 +110,7 @@ def parse_assignment(text: str, option: str) -> dict[str, Any]:
 
 
 def parse_lock_wait(text: str | None) -> float:
-    if text is None:
-        return 0.0
-    try:
-        return parse_duration(text)
-    except Unfit as error:
-        raise CommandRefused(f"--lock-wait: {error}") from None
+    return 0.0 if text is None else parse_seconds(text, "--lock-wait")
 
 
 def catch_signals(stop: StopFlag) -> None:

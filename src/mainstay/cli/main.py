@@ -1,6 +1,6 @@
 """Entry point: loads the module of the requested command, runs it, and turns refusals into exit codes.
 
-Also what commands of all kinds share: refusals, error messages, JSON documents and --limit."""
+Also what commands of all kinds share: refusals, error messages, JSON documents, and options with numbers and durations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainstay import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import ModuleType
     from typing import NoReturn
 
@@ -264,20 +264,40 @@ def _help_width() -> int:
 
 
 def add_limit_option(parser: argparse.ArgumentParser, default: int) -> None:
+    from mainstay.foundation.numbers import LARGEST_NUMBER
+
     parser.add_argument(
-        "--limit", metavar="N", type=_positive_integer, default=default, help=f"maximum number (default {default})"
+        "--limit",
+        metavar="N",
+        type=whole_number(1, LARGEST_NUMBER, "of at least 1"),
+        default=default,
+        help=f"maximum number (default {default})",
     )
 
 
-def _positive_integer(text: str) -> int:
+def whole_number(least: int, most: int, shown: str) -> Callable[[str], int]:
+    """The type of an option. `shown`: which numbers it takes, as its error says it."""
     from argparse import ArgumentTypeError
 
-    from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
+    from mainstay.foundation.numbers import parse_count
 
-    number = parse_count(text, 1, LARGEST_NUMBER)
-    if number is None:
-        raise ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
-    return number
+    def parse(text: str) -> int:
+        number = parse_count(text, least, most)
+        if number is None:
+            raise ArgumentTypeError(f"must be a whole number {shown}, not {text!r}")
+        return number
+
+    return parse
+
+
+def parse_seconds(text: str, option: str) -> float:
+    """The duration that an option gives, such as 30s or 5m."""
+    from mainstay.converge.value_kinds import Unfit, parse_duration
+
+    try:
+        return parse_duration(text)
+    except Unfit as error:
+        raise CommandRefused(f"{option}: {error}") from None
 
 
 def _overview() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, parse_seconds
 from mainstay.cli.remote.connection_options import add_connection_options, checked_ca_file
 
 TYPE_CHECKING = False
@@ -185,20 +185,11 @@ def _job_count(jobs: int) -> int:
 
 def _drift_seconds(text: str) -> float:
     """0 turns drift checks off."""
-    return 0.0 if text in ("0", "0s") else _seconds(text, "--drift-interval")
+    return 0.0 if text in ("0", "0s") else parse_seconds(text, "--drift-interval")
 
 
 def _lease_seconds(text: str) -> int:
-    found = _seconds(text, "--lease")
+    found = parse_seconds(text, "--lease")
     if not MIN_LEASE_SECONDS <= found <= MAX_LEASE_SECONDS:
         raise CommandRefused(f"--lease must be from {MIN_LEASE_SECONDS}s to {MAX_LEASE_SECONDS // 60}m")
     return int(found)
-
-
-def _seconds(text: str, option: str) -> float:
-    from mainstay.converge.value_kinds import Unfit, parse_duration
-
-    try:
-        return parse_duration(text)
-    except Unfit as error:
-        raise CommandRefused(f"{option}: {error}") from None

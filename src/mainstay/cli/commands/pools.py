@@ -10,7 +10,7 @@ of any size. `pools remove POOL` removes a pool, with --value only these values;
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, print_json, whole_number
 from mainstay.cli.remote.connection import find_named, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
@@ -73,21 +73,10 @@ def _configure_create(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--exclude-{edge}",
             metavar="N",
-            type=_excluded,
+            type=whole_number(0, MAX_EXCLUDED, "of at least 0"),
             default=0,
             help=f"do not give out the {edge} N addresses",
         )
-
-
-def _excluded(text: str) -> int:
-    from argparse import ArgumentTypeError
-
-    from mainstay.foundation.numbers import parse_count
-
-    number = parse_count(text, 0, MAX_EXCLUDED)
-    if number is None:
-        raise ArgumentTypeError(f"must be a whole number of at least 0, not {text!r}")
-    return number
 
 
 def run(arguments: argparse.Namespace) -> int:

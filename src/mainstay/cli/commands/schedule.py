@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, value_layers
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, parse_seconds, print_json
 from mainstay.cli.schedule_units import (
     PREFIX,
     Schedule,
@@ -127,12 +127,12 @@ def _add(arguments: argparse.Namespace) -> int:
 
     if arguments.every is None:
         raise CommandRefused("--every is missing: how often, such as --every 30m")
-    interval = _seconds(arguments.every, "--every")
+    interval = parse_seconds(arguments.every, "--every")
     times = calendar_times(interval)
     if times is None:
         near = " or ".join(nearest_intervals(interval))
         raise CommandRefused(f"--every {arguments.every} does not fill a day evenly, or is not 7d; use {near}")
-    splay_seconds = 0.0 if arguments.splay is None else _seconds(arguments.splay, "--splay")
+    splay_seconds = 0.0 if arguments.splay is None else parse_seconds(arguments.splay, "--splay")
     if splay_seconds >= interval:
         raise CommandRefused(f"--splay {arguments.splay} must be shorter than --every {arguments.every}")
     manifest = _manifest_path(arguments.manifest)
@@ -153,15 +153,6 @@ def _add(arguments: argparse.Namespace) -> int:
     return apply_units(f"schedule {schedule.name}", document, noop=arguments.noop)
 
 
-def _seconds(text: str, option: str) -> float:
-    from mainstay.converge.value_kinds import Unfit, parse_duration
-
-    try:
-        return parse_duration(text)
-    except Unfit as error:
-        raise CommandRefused(f"{option}: {error}") from None
-
-
 def _manifest_path(written: str) -> str:
     if written == "-":
         raise CommandRefused("standard input cannot be scheduled; write the manifest to a file")
@@ -180,7 +171,7 @@ def _run_options(arguments: argparse.Namespace) -> list[str]:
         # One word: a tag may begin with a dash.
         words.append(f"--tag={tag}")
     if arguments.lock_wait is not None:
-        _seconds(arguments.lock_wait, "--lock-wait")
+        parse_seconds(arguments.lock_wait, "--lock-wait")
         words += ["--lock-wait", arguments.lock_wait]
     words += ["--monitor-only"] if arguments.monitor_only else []
     return [*words, "--verbose"] if arguments.verbose else words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from mainstay.agent.client import is_loopback, is_unencrypted
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, parse_seconds
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, find_provider, print_note
 from mainstay.cli.remote.connection import (
     find_enrolment_code,
@@ -92,7 +92,7 @@ def create_code(client: Client, arguments: argparse.Namespace) -> int:
         "providerId": provider_id,
         "count": 1 if arguments.count is None else arguments.count,
         "tags": arguments.tag,
-        **({"lifetimeSeconds": _seconds(arguments.lifetime)} if arguments.lifetime else {}),
+        **({"lifetimeSeconds": int(parse_seconds(arguments.lifetime, "--for"))} if arguments.lifetime else {}),
         **({"namePrefix": arguments.prefix} if arguments.prefix else {}),
         **_announced_grant(client, arguments, agent_type, provider_id),
     }
@@ -127,15 +127,6 @@ def _refuse_options_of_types(arguments: argparse.Namespace) -> None:
             "name an agent, or the type of new ones: `mainstay agents code AGENT`, or"
             " `mainstay agents code --type AGENT-TYPE --count 50 --for 1h`"
         )
-
-
-def _seconds(text: str) -> int:
-    from mainstay.converge.value_kinds import Unfit, parse_duration
-
-    try:
-        return int(parse_duration(text))
-    except Unfit as error:
-        raise CommandRefused(f"--for: {error}") from None
 
 
 def _announced_grant(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from mainstay.cli.main import whole_number
 from mainstay.cli.remote.connection import write_private
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import local_time
@@ -30,22 +31,11 @@ def add_token_options(parser: argparse.ArgumentParser, file_option: str, default
     parser.add_argument(
         "--days",
         metavar="N",
-        type=_days_option,
+        type=whole_number(1, MAX_DAYS, f"from 1 to {MAX_DAYS}"),
         default=default_days,
         help=f"validity of the token in days (default {shown})",
     )
     parser.add_argument("--read-only", action="store_true", help="the token may only read and validate")
-
-
-def _days_option(text: str) -> int:
-    from argparse import ArgumentTypeError
-
-    from mainstay.foundation.numbers import parse_count
-
-    days = parse_count(text, 1, MAX_DAYS)
-    if days is None:
-        raise ArgumentTypeError(f"must be a whole number from 1 to {MAX_DAYS}, not {text!r}")
-    return days
 
 
 def token_body(arguments: argparse.Namespace) -> dict[str, Any]:
