@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from mainstay.cli.views.run_display import RunDisplay
     from mainstay.converge.manifest.resolve import Manifest
     from mainstay.converge.report import Report
     from mainstay.converge.run import Session
@@ -113,7 +114,7 @@ def parse_lock_wait(text: str | None) -> float:
     return 0.0 if text is None else parse_seconds(text, "--lock-wait")
 
 
-def catch_signals(stop: StopFlag) -> None:
+def _catch_signals(stop: StopFlag) -> None:
     """On SIGINT or SIGTERM the run stops cleanly, and a running command is terminated."""
     import signal
 
@@ -125,21 +126,26 @@ def catch_signals(stop: StopFlag) -> None:
 
 
 def run_and_report(
-    make_request: Callable[[Observer, StopFlag], RunRequest],
-    observer: Observer,
+    make_request: Callable[[], RunRequest],
     *,
     as_json: bool,
-    report_file: str | None,
-    detailed: bool,
+    verbose: bool,
+    report_file: str | None = None,
+    detailed: bool = False,
 ) -> int:
-    """Runs the request, prints its report and returns the exit code."""
+    """Runs the request, prints its events and its report and returns the exit code."""
     import gc
 
     # The objects of a run live until it ends, so collections find nothing.
     gc.disable()
+    display = None if as_json else _make_display(verbose=verbose)
+    observer = display or Observer()
     stop = StopFlag()
     try:
-        session, report = run(make_request(observer, stop))
+        request = make_request()
+        request.observer, request.stop = observer, stop
+        request.starting = lambda: _catch_signals(stop)
+        session, report = run(request)
     except DoesNotLoad as refusal:
         show_faults(refusal, as_json=as_json)
         return DETAILED_DOES_NOT_LOAD if detailed else EXIT_DOES_NOT_LOAD
@@ -155,8 +161,14 @@ def run_and_report(
     finally:
         # Print buffered lines however the run ended.
         observer.about_to_wait()
-    _show_report(session, report, observer, as_json=as_json, report_file=report_file)
+    _show_report(session, report, display, report_file)
     return _exit_code(report, detailed=detailed)
+
+
+def _make_display(*, verbose: bool) -> RunDisplay:
+    from mainstay.cli.views.run_display import RunDisplay
+
+    return RunDisplay(verbose=verbose)
 
 
 @contextmanager
@@ -187,33 +199,26 @@ def show_faults(refusal: DoesNotLoad, *, as_json: bool) -> None:
     print_faults(refusal.faults)
 
 
-def _show_report(
-    session: Session, report: Report, observer: Observer, *, as_json: bool, report_file: str | None
-) -> None:
-    from mainstay.cli.views.run_display import RunDisplay
-
+def _show_report(session: Session, report: Report, display: RunDisplay | None, report_file: str | None) -> None:
     if report_file is not None:
         try:
             session.write_report(report_file, report)
         except OSError as error:
             report.warnings.append(f"cannot write --report {report_file}: {error.strerror}")
-    if as_json:
+    if display is None:
         report.complete(session.host.files)
         print_pieces(report_pieces(report))
-    elif isinstance(observer, RunDisplay):
-        observer.finish(report)
-    for warning in (*_warnings_of_manifest(session, observer), *report.warnings):
+    else:
+        display.finish(report)
+    warnings = [*report.warnings]
+    if display is not None and display.verbose and session.current is not None:
+        # `mainstay validate` shows them always.
+        manifest = session.current.manifest
+        warnings = [*manifest.warnings, *manifest.hierarchy.warnings(), *warnings]
+    for warning in warnings:
         print_error(f"warning: {warning}")
-    if isinstance(observer, RunDisplay) and observer.write_error is not None:
-        raise observer.write_error
-
-
-def _warnings_of_manifest(session: Session, observer: Observer) -> list[str]:
-    """Shown with `-v`; `mainstay validate` shows them always."""
-    if not getattr(observer, "verbose", False) or session.current is None:
-        return []
-    manifest = session.current.manifest
-    return [*manifest.warnings, *manifest.hierarchy.warnings()]
+    if display is not None and display.write_error is not None:
+        raise display.write_error
 
 
 def _exit_code(report: Report, *, detailed: bool) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import catch_signals, run_and_report
-from mainstay.cli.views.run_display import RunDisplay
+from mainstay.cli.local_run import run_and_report
 from mainstay.converge.apply import Options
 from mainstay.converge.run import RunRequest, as_text
 from mainstay.foundation.yaml.scalars import PlainScalar
@@ -49,18 +48,5 @@ def reload_after(paths: list[str]) -> Node:
 
 def apply_units(name: str, document: Node, *, noop: bool) -> int:
     """Applies a document of unit resources and prints the run; returns the exit code."""
-    return run_and_report(
-        lambda observer, stop: RunRequest(
-            name,
-            document=document,
-            identity=name,
-            options=Options(noop=noop, differences=True),
-            observer=observer,
-            stop=stop,
-            starting=lambda: catch_signals(stop),
-        ),
-        RunDisplay(verbose=True),
-        as_json=False,
-        report_file=None,
-        detailed=False,
-    )
+    request = RunRequest(name, document=document, identity=name, options=Options(noop=noop, differences=True))
+    return run_and_report(lambda: request, as_json=False, verbose=True)

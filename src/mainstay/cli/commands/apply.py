@@ -12,7 +12,6 @@ from mainstay.cli.local_run import (
     add_bundle_options,
     add_value_options,
     bundle_trust,
-    catch_signals,
     parse_lock_wait,
     run_and_report,
     value_layers,
@@ -22,10 +21,6 @@ from mainstay.cli.main import CommandRefused
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-
-    from mainstay.converge.contract import StopFlag
-    from mainstay.converge.report import Observer
-    from mainstay.converge.run import RunRequest
 
 SUMMARY = "apply a manifest to this host"
 
@@ -53,19 +48,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.apply import Options
-    from mainstay.converge.report import Observer
     from mainstay.converge.run import RunRequest
 
     if arguments.report is not None and not os.path.isdir(os.path.dirname(os.path.abspath(arguments.report))):
         raise CommandRefused(f"--report {arguments.report}: its directory does not exist")
-    if arguments.json:
-        observer = Observer()
-    else:
-        from mainstay.cli.views.run_display import RunDisplay
 
-        observer = RunDisplay(verbose=arguments.verbose)
-
-    def make_request(observer: Observer, stop: StopFlag) -> RunRequest:
+    def make_request() -> RunRequest:
         return RunRequest(
             arguments.manifest,
             options=Options(
@@ -74,9 +62,6 @@ def run(arguments: argparse.Namespace) -> int:
                 tags=arguments.tag,
                 monitor_only=arguments.monitor_only,
             ),
-            observer=observer,
-            stop=stop,
-            starting=lambda: catch_signals(stop),
             lock_wait_seconds=parse_lock_wait(arguments.lock_wait),
             trust=bundle_trust(arguments),
             **value_layers(arguments),
@@ -84,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     return run_and_report(
         make_request,
-        observer,
         as_json=arguments.json,
+        verbose=arguments.verbose,
         report_file=arguments.report,
         detailed=arguments.detailed_exitcodes,
     )

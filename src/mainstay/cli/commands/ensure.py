@@ -10,7 +10,7 @@ once after each change. A secret is read from a file, or from standard input (-)
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import catch_signals, parse_lock_wait, run_and_report
+from mainstay.cli.local_run import parse_lock_wait, run_and_report
 from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from mainstay.converge.contract import Property, StopFlag
-    from mainstay.converge.report import Observer
-    from mainstay.converge.run import RunRequest
+    from mainstay.converge.contract import Property
     from mainstay.foundation.yaml.scalars import Node
 
 SUMMARY = "apply one resource without a manifest"
@@ -201,27 +199,21 @@ def _make_document(arguments: argparse.Namespace) -> Node:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.views.run_display import RunDisplay
     from mainstay.converge.apply import Options
     from mainstay.converge.host.sources import current_directory
-    from mainstay.converge.report import Observer
     from mainstay.converge.run import RunRequest
 
     document = _make_document(arguments)
-    observer = Observer() if arguments.json else RunDisplay(verbose=True)
 
-    def make_request(observer: Observer, stop: StopFlag) -> RunRequest:
+    def make_request() -> RunRequest:
         return RunRequest(
             "mainstay ensure",
             document=document,
             identity=f"ensure:{arguments.type}#{arguments.name}",
             working_directory=current_directory(),
             options=Options(noop=arguments.noop, differences=arguments.diff),
-            observer=observer,
-            stop=stop,
-            starting=lambda: catch_signals(stop),
             lock_wait_seconds=parse_lock_wait(arguments.lock_wait),
             is_single=True,
         )
 
-    return run_and_report(make_request, observer, as_json=arguments.json, report_file=None, detailed=False)
+    return run_and_report(make_request, as_json=arguments.json, verbose=True)
