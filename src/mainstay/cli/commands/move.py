@@ -10,7 +10,7 @@ from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, error_text, find_agent, find_service
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.job_progress import add_timeout_option, follow_or_report
+from mainstay.cli.remote.job_progress import add_wait_options, follow_or_report
 from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
     add_forecast_options,
@@ -29,15 +29,10 @@ SUMMARY = "move a service to another agent"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from argparse import BooleanOptionalAction
-
     parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
     parser.add_argument("--agent", metavar="AGENT", required=True, help="name or id of the target")
     add_forecast_options(parser)
-    parser.add_argument(
-        "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
-    )
-    add_timeout_option(parser)
+    add_wait_options(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
     add_remote_options(parser)
 

@@ -27,7 +27,7 @@ from mainstay.cli.remote.connection import (
     short_id,
 )
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.job_progress import add_timeout_option, follow_or_report
+from mainstay.cli.remote.job_progress import add_wait_options, follow_or_report
 from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
     add_forecast_options,
@@ -53,8 +53,6 @@ RETRY_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from argparse import BooleanOptionalAction
-
     parser.add_argument("type", metavar="TYPE", help="service type")
     parser.add_argument("name", metavar="NAME", help="name of the service")
     add_property_options(parser)
@@ -68,10 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", metavar="GROUP", help=f"service group (default: {DEFAULT_GROUP!r})")
     parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="customer; required for an admin")
     add_forecast_options(parser)
-    parser.add_argument(
-        "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
-    )
-    add_timeout_option(parser)
+    add_wait_options(parser)
     parser.add_argument("--another", action="store_true", help="order even if a service with this name exists")
     parser.add_argument(
         "--idempotency-key", metavar="KEY", help="repeat an order whose response was lost, without ordering twice"

@@ -84,6 +84,15 @@ class FollowResult:
         return EXIT_FAILED if self.job is not None and self.job["status"] in ("Failed", "Cancelled") else 0
 
 
+def add_wait_options(parser: argparse.ArgumentParser) -> None:
+    from argparse import BooleanOptionalAction
+
+    parser.add_argument(
+        "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
+    )
+    add_timeout_option(parser)
+
+
 def add_timeout_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
