@@ -16,7 +16,7 @@ living services. `agents install-command` is for agents of other programs, whose
 from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused, print_json
-from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, find_provider, print_note
+from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.enrolment_codes import (
@@ -215,39 +215,20 @@ def _add(client: Client, arguments: argparse.Namespace) -> Any:
             print_note(arguments, f"Agent {arguments.name} already exists.")
             return agent
     agent_type = _find_agent_type(client, arguments, wanted, names)
+    own_only = (
+        "The agent serves its own participant only; an admin changes that with"
+        f" `mainstay agents grant '{agent_type['name']}' PARTICIPANT`."
+    )
     body = {
         "name": arguments.name,
         "providerId": provider_id,
         "agentTypeId": agent_type["id"],
         "tags": arguments.tag,
-        **_announce_grant(client, arguments, agent_type, provider_id),
+        **announce_grant(client, arguments, agent_type, provider_id, own_only),
     }
     created = client.post("/agents", body)
     print_note(arguments, f"Created agent {created['name']}, which serves {', '.join(names)}.")
     return created
-
-
-def _announce_grant(
-    client: Client, arguments: argparse.Namespace, agent_type: Mapping[str, Any], provider_id: str
-) -> dict[str, Any]:
-    """Reports whom the agent will serve, before it is created."""
-    if provider_id in agent_type["providerIds"]:
-        return {}
-    is_admin = client.get("/tokens/me")["role"] == "admin"
-    if is_admin and not arguments.no_grant:
-        name = client.get(f"/participants/{provider_id}")["name"]
-        print_note(
-            arguments,
-            f"Agents of {name} with agent type {agent_type['name']} may now serve all participants;"
-            " --no-grant keeps them to their own.",
-        )
-        return {}
-    print_note(
-        arguments,
-        "The agent serves its own participant only; an admin changes that with"
-        f" `mainstay agents grant '{agent_type['name']}' PARTICIPANT`.",
-    )
-    return {"grant": False} if is_admin else {}
 
 
 def _decide(client: Client, arguments: argparse.Namespace) -> int:

@@ -1,4 +1,5 @@
-"""The provider of new agents: the caller, the participant that an option names, or for an admin a default one."""
+"""The provider of new agents: the caller, the participant that an option names, or for an admin a default one. And
+whom the agents of the provider serve."""
 
 from __future__ import annotations
 
@@ -43,6 +44,31 @@ def _refuse_renamed(client: Client, found: Mapping[str, Any]) -> None:
             f"participant {found['name']} ({found['id']}) has a token of its own; if it is the provider,"
             f" repeat the command with --provider {found['id']}"
         )
+
+
+def announce_grant(
+    client: Client,
+    arguments: argparse.Namespace,
+    agent_type: Mapping[str, Any],
+    provider_id: str,
+    otherwise: str = "",
+) -> dict[str, Any]:
+    """Reports whom new agents will serve, before they exist; `otherwise` if it is only their own participant. Returns
+    the members that the request needs."""
+    if provider_id in agent_type["providerIds"]:
+        return {}
+    is_admin = client.get("/tokens/me")["role"] == "admin"
+    if is_admin and not arguments.no_grant:
+        name = client.get(f"/participants/{provider_id}")["name"]
+        print_note(
+            arguments,
+            f"Agents of {name} with agent type {agent_type['name']} may now serve all participants;"
+            " --no-grant keeps them to their own.",
+        )
+        return {}
+    if otherwise:
+        print_note(arguments, otherwise)
+    return {"grant": False} if is_admin else {}
 
 
 def print_note(arguments: argparse.Namespace, text: str) -> None:

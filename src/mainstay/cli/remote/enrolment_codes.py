@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from mainstay.agent.client import is_loopback, is_unencrypted
 from mainstay.cli.main import CommandRefused, parse_seconds
-from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, find_provider, print_note
+from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider
 from mainstay.cli.remote.connection import (
     find_enrolment_code,
     find_named,
@@ -94,7 +94,7 @@ def create_code(client: Client, arguments: argparse.Namespace) -> int:
         "tags": arguments.tag,
         **({"lifetimeSeconds": int(parse_seconds(arguments.lifetime, "--for"))} if arguments.lifetime else {}),
         **({"namePrefix": arguments.prefix} if arguments.prefix else {}),
-        **_announced_grant(client, arguments, agent_type, provider_id),
+        **announce_grant(client, arguments, agent_type, provider_id),
     }
     created = client.post(PATH, body)
     return _show_created(client, arguments, created)
@@ -127,23 +127,6 @@ def _refuse_options_of_types(arguments: argparse.Namespace) -> None:
             "name an agent, or the type of new ones: `mainstay agents code AGENT`, or"
             " `mainstay agents code --type AGENT-TYPE --count 50 --for 1h`"
         )
-
-
-def _announced_grant(
-    client: Client, arguments: argparse.Namespace, agent_type: Mapping[str, Any], provider_id: str
-) -> dict[str, Any]:
-    """Reports whom the agents will serve, before the code exists."""
-    if provider_id in agent_type["providerIds"] or client.get("/tokens/me")["role"] != "admin":
-        return {}
-    if arguments.no_grant:
-        return {"grant": False}
-    name = client.get(f"/participants/{provider_id}")["name"]
-    print_note(
-        arguments,
-        f"Agents of {name} with agent type {agent_type['name']} may now serve all participants;"
-        " --no-grant keeps them to their own.",
-    )
-    return {}
 
 
 def _show_created(client: Client, arguments: argparse.Namespace, created: Mapping[str, Any]) -> int:
