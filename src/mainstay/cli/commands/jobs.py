@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused, add_limit_option, print_json
-from mainstay.cli.remote.connection import connected, find_job, find_service, list_items, short_id
+from mainstay.cli.remote.connection import connected, find_job, find_service, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import cancel_note, progress_text
 from mainstay.cli.views.run_display import printable
@@ -95,12 +94,7 @@ def _action_of(job: Mapping[str, Any]) -> str:
 
 def _show(client: Client, arguments: argparse.Namespace) -> int:
     job = find_job(client, arguments.job)
-    try:
-        report = client.get(f"/jobs/{job['id']}/report")
-    except ServerRefusal as refusal:
-        if refusal.status != 404:
-            raise
-        report = None
+    report = get_if_exists(client, f"/jobs/{job['id']}/report")
     if arguments.json:
         print_json({**job, "report": report})
         return 0

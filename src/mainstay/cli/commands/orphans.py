@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused, print_json
-from mainstay.cli.remote.connection import connected, find_orphan, list_items, short_id
+from mainstay.cli.remote.connection import connected, find_orphan, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, age, local_time, print_fields, print_table
@@ -80,12 +79,7 @@ def _row(orphan: Mapping[str, Any], agents: Mapping[str, str]) -> list[Cell]:
 
 def _show(client: Client, arguments: argparse.Namespace) -> int:
     orphan = find_orphan(client, arguments.orphan)
-    try:
-        report = client.get(f"/orphans/{orphan['id']}/report")
-    except ServerRefusal as refusal:
-        if refusal.status != 404:
-            raise
-        report = None
+    report = get_if_exists(client, f"/orphans/{orphan['id']}/report")
     if arguments.json:
         print_json({**orphan, "report": report})
         return 0

@@ -230,6 +230,16 @@ def list_items(
     return list(islice(client.pages(path, query), limit))
 
 
+def get_if_exists(client: Client, path: str) -> Any:
+    """None if the server does not have it."""
+    try:
+        return client.get(path)
+    except ServerRefusal as refusal:
+        if refusal.status != 404:
+            raise
+        return None
+
+
 def is_id(text: str) -> bool:
     parts = text.split("-")
     return [len(part) for part in parts] == [8, 4, 4, 4, 12] and _is_hexadecimal("".join(parts))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused, print_json
-from mainstay.cli.remote.connection import EXIT_FAILED, write_private
+from mainstay.cli.remote.connection import EXIT_FAILED, get_if_exists, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,12 +72,7 @@ def _read_checkpoint(client: Client) -> Any:
     """Number and hash of the last deleted event. A server without retention deletes none."""
     from mainstay.control.domain.event_chain import FIRST
 
-    try:
-        return client.get("/events/checkpoint")
-    except ServerRefusal as refusal:
-        if refusal.status != 404:
-            raise
-        return {"sequenceNumber": 0, "hash": FIRST}
+    return get_if_exists(client, "/events/checkpoint") or {"sequenceNumber": 0, "hash": FIRST}
 
 
 def _check(client: Client, checkpoint: Mapping[str, Any], known: Mapping[str, Any] | None) -> tuple[int, str]:
