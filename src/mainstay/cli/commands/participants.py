@@ -9,7 +9,7 @@ from __future__ import annotations
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.new_tokens import add_token_options, print_value, take_value, token_body
+from mainstay.cli.remote.new_tokens import add_token_options, show_token, token_body
 from mainstay.cli.remote.removal import print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import BAD, GOOD, age, print_table
@@ -95,12 +95,7 @@ def _create_token(client: Client, arguments: argparse.Namespace) -> int:
 def _print_token(client: Client, arguments: argparse.Namespace, participant: Any) -> int:
     scope = {"name": participant["name"], "role": "participant", "scopeId": participant["id"]}
     token = client.post("/tokens", {**scope, **token_body(arguments)})
-    value = take_value(arguments, token)
-    if arguments.json:
-        print_json({**participant, "token": token})
-    else:
-        print_value(arguments, client.url, f"Token of {participant['name']}", token, value)
-    return 0
+    return show_token(arguments, client.url, f"Token of {participant['name']}", token, participant)
 
 
 def _set_status(client: Client, arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_agent, find_named, find_participant_id, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.new_tokens import add_token_options, print_value, take_value, token_body
+from mainstay.cli.remote.new_tokens import add_token_file_option, add_token_options, show_token, token_body
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import BAD, age, local_time, print_table
@@ -53,12 +53,7 @@ def _configure_create(parser: argparse.ArgumentParser) -> None:
 
 def _configure_renew(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("token", metavar="TOKEN", help="name or id of the token")
-    parser.add_argument(
-        OUTPUT,
-        dest="token_file",
-        metavar="FILE",
-        help="write the token to this file (mode 0600) instead of printing it",
-    )
+    add_token_file_option(parser, OUTPUT)
     add_yes_option(parser)
 
 
@@ -98,6 +93,11 @@ def _owner(token: Mapping[str, Any]) -> str:
     return f"agent {agent}" if agent else name_of(token, "participant")
 
 
+def _of_owner(token: Mapping[str, Any]) -> str:
+    owner = _owner(token)
+    return f" of {owner}" if owner else ""
+
+
 def _expiry_cell(expire_at: str | None) -> Cell:
     if expire_at is None:
         return "never"
@@ -107,8 +107,7 @@ def _expiry_cell(expire_at: str | None) -> Cell:
 
 def _create(client: Client, arguments: argparse.Namespace) -> int:
     body = {"name": arguments.name, **_scope(client, arguments), **token_body(arguments)}
-    token = client.post(PATH, body)
-    return _print_token(client, arguments, token)
+    return _print_token(client, arguments, client.post(PATH, body))
 
 
 def _scope(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -133,19 +132,12 @@ def _renew(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _print_token(client: Client, arguments: argparse.Namespace, token: dict[str, Any]) -> int:
-    value = take_value(arguments, token)
-    if arguments.json:
-        print_json(token)
-    else:
-        owner = _owner(token)
-        print_value(arguments, client.url, f"Token {token['name']}{f' of {owner}' if owner else ''}", token, value)
-    return 0
+    return show_token(arguments, client.url, f"Token {token['name']}{_of_owner(token)}", token)
 
 
 def _revoke(client: Client, arguments: argparse.Namespace) -> int:
     token = find_named(client, PATH, arguments.token)
-    owner = _owner(token)
-    whose = f" of {owner}" if owner else ""
+    whose = _of_owner(token)
     confirm(arguments, f"Revoke token {token['name']}{whose} ({token['id']})? Its users are refused at once.")
     client.call("DELETE", f"{PATH}/{token['id']}")
     return print_outcome(arguments, token, f"Revoked token {token['name']}{whose}.")

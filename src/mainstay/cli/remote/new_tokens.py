@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from mainstay.cli.main import whole_number
+from mainstay.cli.main import print_json, whole_number
 from mainstay.cli.remote.connection import write_private
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import local_time
@@ -22,12 +22,7 @@ MAX_DAYS = 36_500
 def add_token_options(parser: argparse.ArgumentParser, file_option: str, default_days: int | None) -> None:
     """`default_days` None: the server decides."""
     shown = "1 day, or until your own token expires" if default_days is None else str(default_days)
-    parser.add_argument(
-        file_option,
-        dest="token_file",
-        metavar="FILE",
-        help="write the token to this file (mode 0600) instead of printing it",
-    )
+    add_token_file_option(parser, file_option)
     parser.add_argument(
         "--days",
         metavar="N",
@@ -36,6 +31,15 @@ def add_token_options(parser: argparse.ArgumentParser, file_option: str, default
         help=f"validity of the token in days (default {shown})",
     )
     parser.add_argument("--read-only", action="store_true", help="the token may only read and validate")
+
+
+def add_token_file_option(parser: argparse.ArgumentParser, option: str) -> None:
+    parser.add_argument(
+        option,
+        dest="token_file",
+        metavar="FILE",
+        help="write the token to this file (mode 0600) instead of printing it",
+    )
 
 
 def token_body(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -48,25 +52,30 @@ def token_body(arguments: argparse.Namespace) -> dict[str, Any]:
     return body
 
 
-def take_value(arguments: argparse.Namespace, token: dict[str, Any]) -> str:
-    """Removes the value from the document, unless JSON is its only place. Writes it to the file of the options."""
+def show_token(
+    arguments: argparse.Namespace,
+    url: str,
+    subject: str,
+    token: dict[str, Any],
+    participant: Mapping[str, Any] | None = None,
+) -> int:
+    """Prints the value, or writes it to the file of the options. `subject`: the token and its owner, as the sentence
+    names them. A JSON document is that of the participant, if given, with its token."""
     value = str(token.pop("value"))
     if arguments.token_file:
         write_private(Path(arguments.token_file), value + "\n")
-    elif arguments.json:
-        token["value"] = value
-    return value
-
-
-def print_value(arguments: argparse.Namespace, url: str, subject: str, token: Mapping[str, Any], value: str) -> None:
-    """`subject`: the token and its owner, as the sentence names them."""
+    if arguments.json:
+        shown = token if arguments.token_file else {**token, "value": value}
+        print_json(shown if participant is None else {**participant, "token": shown})
+        return 0
     until = f"valid until {local_time(token['expireAt'])}" if token.get("expireAt") else "without expiry"
     limits = f"{'read-only, ' if token.get('readOnly') else ''}{until}"
     if arguments.token_file:
         print(f"{printable(subject)}, {limits}, saved to {printable(arguments.token_file)}.")
         if token["role"] != "agent":
             print(f"Log in with: mainstay login {url} --token-file {printable(arguments.token_file)}")
-        return
+        return 0
     print(f"{printable(subject)}, {limits}, shown only once:\n\n  {value}\n")
     if token["role"] != "agent":
         print(f"Log in with: mainstay login {url}")
+    return 0
