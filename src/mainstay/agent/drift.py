@@ -7,13 +7,14 @@ import random
 from mainstay.agent import translate
 from mainstay.agent.blueprint_cache import NoBlueprint, UntrustedBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.job_runner import open_secrets, run_request
+from mainstay.agent.job_runner import HostRun, open_secrets
 from mainstay.agent.log import origin_of
 from mainstay.agent.responses import CHECKED_SERVICE, require_shape
+from mainstay.converge.apply import Options
 from mainstay.converge.contract import Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.report import FAILED, UNMET
-from mainstay.converge.run import Locked, run
+from mainstay.converge.run import Locked
 from mainstay.foundation.faults import DoesNotLoad
 
 TYPE_CHECKING = False
@@ -157,16 +158,14 @@ class DriftWatch:
             return DriftFinding(UNKNOWN, f"a secret cannot be opened: {refusal}")
         except translate.UnsafeName as problem:
             return DriftFinding(UNKNOWN, str(problem))
-
-        def apply(*, noop: bool) -> Report:
-            return run(run_request(blueprint, manifest, service["id"], roots, agent.work_area, stop, noop=noop))[1]
-
+        host_run = HostRun(blueprint, service["id"], agent.work_area, stop)
         try:
-            found = _classify(apply(noop=True), blueprint.directory)
+            _, report = host_run.run(manifest, roots, Options(noop=True, differences=True))
+            found = _classify(report, blueprint.directory)
             if found.reason != DRIFTED or blueprint.drift != "repair" or not self._is_unchanged(service, stop):
                 return found
             agent.log.info("repairing drift", service=service["name"])
-            repaired = apply(noop=False)
+            _, repaired = host_run.run(manifest, roots, Options(differences=True))
         except (Locked, Stopped, Unusable) as problem:
             return DriftFinding(UNKNOWN, str(problem))
         except DoesNotLoad as refusal:

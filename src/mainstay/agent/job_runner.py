@@ -4,6 +4,7 @@ and delivering are in loop.py."""
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from importlib import import_module
 
 from mainstay.agent import translate
@@ -132,15 +133,12 @@ def run_job(
         return failed(f"a secret cannot be opened: {refusal}")
     timeout_seconds = entry.timeout_seconds or default_timeout_seconds
     marker = PlannedJobMarker(work_area, job)
-    host_run = HostRun(
-        blueprint, service["id"], work_area, ProgressObserver(lease, marker, stop), stop, timeout_seconds
-    )
+    observer = ProgressObserver(lease, marker, stop)
+    host_run = HostRun(blueprint, service["id"], work_area, stop, observer, timeout_seconds)
     timer = start_timeout(timeout_seconds, stop)
     try:
         if marker.must_check_plan():
-            *_, digest = plan_run(
-                blueprint, entry.manifest, service["id"], roots, work_area, stop, client, new_secrets
-            )
+            *_, digest = host_run.plan(entry.manifest, roots, client, new_secrets)
             # A dry run that was stopped has an incomplete digest.
             if stop.reason is None and digest != job["planDigest"]:
                 return failed(HOST_CHANGED)
@@ -161,32 +159,49 @@ def run_job(
             timer.cancel()
 
 
+@dataclass
 class HostRun:
-    """The runs of one job: one manifest, or for a move two."""
+    """Runs manifests of a blueprint for one service. All raise `DoesNotLoad`, `Locked`, `Stopped` or `Unusable`."""
 
-    def __init__(
-        self,
-        blueprint: Blueprint,
-        service_id: str,
-        work_area: WorkArea,
-        observer: ProgressObserver,
-        stop: StopFlag,
-        timeout_seconds: float | None,
-    ) -> None:
-        self.blueprint = blueprint
-        self.work_area = work_area
-        self._service_id = service_id
-        self._observer = observer
-        self._stop = stop
-        self._timeout_seconds = timeout_seconds
+    blueprint: Blueprint
+    service_id: str
+    work_area: WorkArea
+    stop: StopFlag
+    observer: Observer | None = None
+    timeout_seconds: float | None = None
 
     def apply(self, manifest: str, roots: Mapping[str, Any]) -> Outcome:
-        """Raises `DoesNotLoad`, `Locked`, `Stopped` or `Unusable`."""
-        request = run_request(
-            self.blueprint, manifest, self._service_id, roots, self.work_area, self._stop, observer=self._observer
+        session, report = self.run(manifest, roots, Options(differences=True), self.observer)
+        return _outcome_of(session, report, self.blueprint, self.stop, self.timeout_seconds)
+
+    def plan(
+        self, manifest: str, roots: Mapping[str, Any], client: Client, new_secrets: Collection[Place]
+    ) -> tuple[Session, Report, str]:
+        """Makes the dry run of a plan and returns it with its digest. It does not confirm guesses of secrets."""
+        options = Options(noop=True, differences=True, is_plan=True, with_new_secrets=bool(new_secrets))
+        session, report = self.run(manifest, roots, options)
+        return session, report, forecast_digest(report, session.host.files, client.key_for("plans"), new_secrets)
+
+    def run(
+        self, manifest: str, roots: Mapping[str, Any], options: Options, observer: Observer | None = None
+    ) -> tuple[Session, Report]:
+        """Dry runs are not kept in the history."""
+        request = RunRequest(
+            self.blueprint.manifest_path(manifest),
+            options=options,
+            roots=roots,
+            identity=translate.run_identity(self.service_id),
+            state_directory=self.work_area.state_directory,
+            environ=self.work_area.environ,
+            observer=observer,
+            stop=self.stop,
+            lock_wait_seconds=LOCK_WAIT_SECONDS,
+            keep_history=not options.noop,
+            remember_files=True,
+            # A blueprint is signed and checked as a whole: its manifests apply and read only what is in it.
+            bundle=self.blueprint.directory,
         )
-        session, report = run(request)
-        return _outcome_of(session, report, self.blueprint, self._stop, self._timeout_seconds)
+        return run(request)
 
 
 def _apply_present_state(job: Mapping[str, Any], client: Client, host_run: HostRun, created: Outcome) -> Outcome:
@@ -236,52 +251,6 @@ class PlannedJobMarker:
         if self.must_check_plan():
             path = f"{self._state.identity_directory(self._identity)}/planned"
             self._state.write(path, self._job_id.encode(), durable=True)
-
-
-def plan_run(
-    blueprint: Blueprint,
-    manifest: str,
-    service_id: str,
-    roots: Mapping[str, Any],
-    work_area: WorkArea,
-    stop: StopFlag,
-    client: Client,
-    new_secrets: Collection[Place],
-) -> tuple[Session, Report, str]:
-    """Makes the dry run of a plan and returns it with its digest. It does not confirm guesses of secrets."""
-    request = run_request(blueprint, manifest, service_id, roots, work_area, stop, noop=True)
-    request.options = Options(noop=True, differences=True, is_plan=True, with_new_secrets=bool(new_secrets))
-    session, report = run(request)
-    return session, report, forecast_digest(report, session.host.files, client.key_for("plans"), new_secrets)
-
-
-def run_request(
-    blueprint: Blueprint,
-    manifest: str,
-    service_id: str,
-    roots: Mapping[str, Any],
-    work_area: WorkArea,
-    stop: StopFlag,
-    *,
-    observer: Observer | None = None,
-    noop: bool = False,
-) -> RunRequest:
-    """A run of a manifest of a blueprint. Reports always contain differences; dry runs are not kept in the history."""
-    return RunRequest(
-        blueprint.manifest_path(manifest),
-        options=Options(noop=noop, differences=True),
-        roots=roots,
-        identity=translate.run_identity(service_id),
-        state_directory=work_area.state_directory,
-        environ=work_area.environ,
-        observer=observer,
-        stop=stop,
-        lock_wait_seconds=LOCK_WAIT_SECONDS,
-        keep_history=not noop,
-        remember_files=True,
-        # A blueprint is signed and checked as a whole: its manifests apply and read only what is in it.
-        bundle=blueprint.directory,
-    )
 
 
 def open_secrets(

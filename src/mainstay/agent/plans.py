@@ -9,7 +9,7 @@ import threading
 from mainstay.agent import translate
 from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.job_runner import find_manifest, plan_run, start_timeout
+from mainstay.agent.job_runner import HostRun, find_manifest, start_timeout
 from mainstay.agent.log import origin_of
 from mainstay.agent.loop import Backoff
 from mainstay.agent.responses import PLAN, require_items
@@ -117,9 +117,8 @@ def _dry_run_answer(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -
     except translate.UnsafeName as problem:
         return {"error": str(problem)}
     try:
-        session, report, digest = plan_run(
-            blueprint, entry.manifest, job["serviceId"], roots, agent.work_area, stop, agent.client, new_secrets
-        )
+        host_run = HostRun(blueprint, job["serviceId"], agent.work_area, stop)
+        session, report, digest = host_run.plan(entry.manifest, roots, agent.client, new_secrets)
     except DoesNotLoad as refusal:
         return {"error": translate.fault_message(refusal, blueprint.directory)}
     except (Locked, Stopped):

@@ -10,12 +10,12 @@ import sys
 
 from mainstay.agent import drift, translate
 from mainstay.agent.enrolment import read_enrolment
-from mainstay.agent.job_runner import WorkArea, open_secrets, run_request
+from mainstay.agent.job_runner import HostRun, WorkArea, open_secrets
 from mainstay.agent.log import Log
 from mainstay.agent.loop import AgentLoop, AgentSettings
+from mainstay.converge.apply import Options
 from mainstay.converge.host.state import StateDirectory, state_path
 from mainstay.converge.report import FAILED, UNMET
-from mainstay.converge.run import run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class IdempotencyCheckingAgent(AgentLoop):
         properties = open_secrets(self.client, translate.desired_properties(job), blueprint)
         roots = translate.lookup_roots(service, properties, job, self.work_area.root)
         manifest = blueprint.actions[job["action"]].manifest
-        _, report = run(run_request(blueprint, manifest, service["id"], roots, self.work_area, stop, noop=True))
+        host_run = HostRun(blueprint, service["id"], self.work_area, stop)
+        _, report = host_run.run(manifest, roots, Options(noop=True, differences=True))
         return [
             drift.describe_change(event, event.diff)
             if event.changed
