@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from dataclasses import dataclass
 
 from mainstay.converge.host.sources import read_bytes
 from mainstay.converge.manifest.faults import Faults
@@ -34,40 +35,28 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]+)?")
 
 
+@dataclass
 class ActionEntry:
     """The manifest of an action. `moves`: the action also moves the service to this version of the blueprint."""
 
-    def __init__(self, manifest: str, timeout_seconds: float | None, *, moves: bool) -> None:
-        self.manifest = manifest
-        self.timeout_seconds = timeout_seconds
-        self.moves = moves
+    manifest: str
+    timeout_seconds: float | None
+    moves: bool
 
 
+@dataclass
 class Blueprint:
-    def __init__(
-        self,
-        directory: str,
-        name: str,
-        version: str,
-        type_name: str,
-        actions: Mapping[str, ActionEntry],
-        keeps: Mapping[str, str],
-        drift: str,
-        service_type: Mapping[str, Any],
-        *,
-        movable: bool = False,
-    ) -> None:
-        self.directory = directory
-        self.name = name
-        self.version = version
-        self.type_name = type_name
-        self.actions = actions
-        # Lifecycle status → the manifest that describes the host in that status.
-        self.keeps = keeps
-        self.drift = drift
-        self.service_type = service_type
-        # A service may move to another agent, although the files on its host are not copied.
-        self.movable = movable
+    directory: str
+    name: str
+    version: str
+    type_name: str
+    actions: Mapping[str, ActionEntry]
+    # Lifecycle status → the manifest that describes the host in that status.
+    keeps: Mapping[str, str]
+    drift: str
+    service_type: Mapping[str, Any]
+    # A service may move to another agent, although the files on its host are not copied.
+    movable: bool
 
     @property
     def secret_paths(self) -> frozenset[tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 
 from mainstay.agent.client import Client, ServerRefusal
 from mainstay.converge.host.state import StateDirectory, configuration_path
@@ -19,17 +20,16 @@ class NotEnrolled(Exception):
     """The enrollment is missing or unusable; the message names the way out."""
 
 
+# No repr: it would show the token.
+@dataclass(repr=False)
 class Enrolment:
-    def __init__(
-        self, url: str, agent_id: str, token: str, ca_file: str | None = None, *, insecure: bool = False
-    ) -> None:
-        self.url = url
-        self.agent_id = agent_id
-        self.token = token
-        self.ca_file = ca_file
-        self.insecure = insecure
-        # Of the agent, known only at the enrollment; empty if the server does not report it.
-        self.name = ""
+    url: str
+    agent_id: str
+    token: str
+    ca_file: str | None
+    insecure: bool
+    # Of the agent, known only at the enrollment; empty if the server does not report it.
+    name: str = ""
 
     def client(self, connections: int = 8) -> Client:
         """Raises `PlainHttpRefused`."""
@@ -51,17 +51,16 @@ def enrol(
     folder.write(f"{path}.probe", b"")
     os.unlink(f"{path}.probe")
     answer = _exchange(client, code, name)
-    enrolment = Enrolment(client.url, answer["agentId"], answer["token"], ca_file, insecure=insecure)
-    enrolment.name = answer.get("agentName", "")
     document = {
-        "url": enrolment.url,
-        "agentId": enrolment.agent_id,
-        "token": enrolment.token,
+        "url": client.url,
+        "agentId": answer["agentId"],
+        "token": answer["token"],
         "caFile": ca_file,
         "insecure": insecure,
     }
     folder.write(path, json.dumps(document, indent=1).encode() + b"\n", durable=True)
-    return enrolment
+    agent_name = answer.get("agentName", "")
+    return Enrolment(client.url, answer["agentId"], answer["token"], ca_file, insecure, agent_name)
 
 
 def _exchange(client: Client, code: str, name: str | None) -> dict[str, str]:

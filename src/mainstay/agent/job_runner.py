@@ -4,7 +4,7 @@ and delivering are in loop.py."""
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 
 from mainstay.agent import translate
@@ -53,12 +53,13 @@ PRELOADED = (
 )
 
 
+# No repr: the body may contain secrets.
+@dataclass(repr=False)
 class Outcome:
     """What to report to the server: complete, fail or release. None: nothing, the lease is lost."""
 
-    def __init__(self, verb: str | None, body: dict[str, Any] | None = None) -> None:
-        self.verb = verb
-        self.body = body or {}
+    verb: str | None
+    body: dict[str, Any] = field(default_factory=dict)
 
 
 class WorkArea:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 
 from mainstay.converge.host.state import list_names, read_text
 from mainstay.converge.manifest.expressions import holds_secret
@@ -20,23 +21,17 @@ if TYPE_CHECKING:
     from mainstay.converge.host.state import StateDirectory
 
 
+# No repr: the result may contain secrets.
+@dataclass(repr=False)
 class JobJournalEntry:
     """`lease_token` None: claim again with the same claim id to get it. `result` None: the job has not finished."""
 
-    def __init__(
-        self,
-        job_id: str,
-        service_id: str,
-        claim_id: str,
-        lease_token: str | None = None,
-        result: tuple[str, dict[str, Any]] | None = None,
-    ) -> None:
-        self.job_id = job_id
-        self.service_id = service_id
-        self.claim_id = claim_id
-        self.lease_token = lease_token
-        # (complete or fail, the body of the request).
-        self.result = result
+    job_id: str
+    service_id: str
+    claim_id: str
+    lease_token: str | None = None
+    # (complete or fail, the body of the request).
+    result: tuple[str, dict[str, Any]] | None = None
 
 
 class JobJournal:

@@ -10,6 +10,7 @@ import select
 import signal
 import threading
 import uuid
+from dataclasses import dataclass
 from functools import partial
 
 from mainstay.agent.blueprint_cache import BlueprintCache
@@ -51,25 +52,16 @@ class AlreadyRunning(Exception):
     """Another agent uses the same state directory."""
 
 
+@dataclass(kw_only=True)
 class AgentSettings:
-    def __init__(
-        self,
-        *,
-        jobs: int = 4,
-        lease_seconds: int = 60,
-        drift_seconds: float = 300.0,
-        orphan_seconds: float = 60.0,
-        blueprints: Sequence[str] = (),
-        trust: str | None = None,
-    ) -> None:
-        self.jobs = jobs
-        self.lease_seconds = lease_seconds
-        # 0: no drift checks.
-        self.drift_seconds = drift_seconds
-        self.orphan_seconds = orphan_seconds
-        self.blueprints = blueprints
-        # File with the keys that sign blueprints; None: blueprints need no signature.
-        self.trust = trust
+    jobs: int = 4
+    lease_seconds: int = 60
+    # 0: no drift checks.
+    drift_seconds: float = 300.0
+    orphan_seconds: float = 60.0
+    blueprints: Sequence[str] = ()
+    # File with the keys that sign blueprints; None: blueprints need no signature.
+    trust: str | None = None
 
 
 class AgentLoop:

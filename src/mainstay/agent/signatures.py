@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+from dataclasses import dataclass
 
 from mainstay.agent.blueprint import NAME, VERSION
 from mainstay.foundation.digests import sha256_of
@@ -39,12 +40,12 @@ class Untrusted(Exception):
         return str(self).partition("\n")[2]
 
 
+@dataclass
 class SignedFile:
     """A file of a blueprint as it was read."""
 
-    def __init__(self, content: bytes, *, executable: bool) -> None:
-        self.content = content
-        self.executable = executable
+    content: bytes
+    executable: bool
 
     @property
     def mode(self) -> str:
@@ -137,11 +138,11 @@ def decode_base64(text: bytes | str, size: int) -> bytes | None:
 
 
 # ---- which keys are trusted ----
+@dataclass
 class TrustedKeys:
-    def __init__(self, keys: frozenset[bytes], oldest: Mapping[str, str]) -> None:
-        self.keys = keys
-        # Name of a blueprint → the oldest version that may run.
-        self.oldest = oldest
+    keys: frozenset[bytes]
+    # Name of a blueprint → the oldest version that may run.
+    oldest: Mapping[str, str]
 
 
 def read_trusted_keys(path: str) -> TrustedKeys:
