@@ -115,10 +115,10 @@ class FileFindings:
         places = locate(self.text, [path])
         row, column = nearest_place(places, path, at_key=at_key)
         written = self.text.splitlines()[row - 1 : row]
-        if line or (written and written[0][column - 1 : column] in ("|", ">") and not at_key):
+        is_block = bool(written) and written[0][column - 1 : column] in ("|", ">")
+        if is_block and (line or not at_key):
             # The text of a block scalar starts in the line below `|` or `>`.
-            is_block = bool(written) and written[0][column - 1 : column] in ("|", ">")
-            row, column = (row + 1 + line, 1) if is_block else (row, column)
+            row, column = row + 1 + line, 1
         if all((fault.line, fault.message) != (row, message) or fault.file != self.file for fault in to):
             to.append(Fault(self.file, row, column, message))
 
@@ -386,10 +386,11 @@ class ManifestCheck:
             members = declared.members or ()
         absent = next((each for each in found if self._may_be_absent(each)), None)
         if absent is not None and not use.has_default:
+            or_else = "" if absent.default is None else ", or make the property required beside its default"
             self._add(
                 text,
                 use,
-                f"{shown} may be absent ({self._why_absent(absent)}): give the lookup a default{self._or_else(absent)}",
+                f"{shown} may be absent ({self._why_absent(absent)}): give the lookup a default{or_else}",
                 is_warning=True,
             )
 
@@ -400,10 +401,8 @@ class ManifestCheck:
             return True
         if declared.required or declared.generate is not None:
             return False
-        return declared.default is None or self._may_be_cleared(declared)
-
-    def _may_be_cleared(self, declared: PropertyDeclaration) -> bool:
-        return self.after_updates and not declared.immutable and Actor.USER in declared.actors
+        may_be_cleared = self.after_updates and not declared.immutable and Actor.USER in declared.actors
+        return declared.default is None or may_be_cleared
 
     def _why_absent(self, declared: PropertyDeclaration) -> str:
         if declared.secret is SecretKind.EPHEMERAL and self.lacks_ephemeral:
@@ -413,9 +412,6 @@ class ManifestCheck:
         if declared.default is None:
             return "it is optional and has no default"
         return "it is optional, so an update may clear it"
-
-    def _or_else(self, declared: PropertyDeclaration) -> str:
-        return "" if declared.default is None else ", or make the property required beside its default"
 
     def _add(self, text: Text, use: Use, message: str, *, is_warning: bool = False) -> None:
         if use.template is not None:
@@ -431,16 +427,15 @@ class ManifestCheck:
     # ---- secrets ----
     def _is_secret(self, use: Use) -> bool:
         root, *rest = use.path
-        if root == "data" and self.manifest is not None:
-            value: Any = self.manifest.data
+        if root in ("data", EACH):
+            value: Any = None
+            if root == "data" and self.manifest is not None:
+                value = self.manifest.data
+            elif root == EACH and self.resource is not None:
+                value = self.resource.each
             for name in rest:
                 value = step(value, name)
             return holds_secret(value)
-        if root == EACH:
-            item: Any = None if self.resource is None else self.resource.each
-            for name in rest:
-                item = step(item, name)
-            return holds_secret(item)
         if root == "job" and rest[:1] == ["params"]:
             rest = rest[1:]
         elif root != "properties":
@@ -477,37 +472,28 @@ class ManifestCheck:
             self._check_content(resource)
         for index, check in enumerate(resource.health_checks):
             for name, entry in check.kind.properties.items():
-                if entry.kind.name == COMMAND.name and self._carries_secret(check.values.get(name)):
+                if entry.kind.name != COMMAND.name:
+                    continue
+                place = (*resource.place, "health_checks", index, name)
+                if self._carries_secret(check.values.get(name)):
                     self.file_findings.warn(
-                        (*resource.place, "health_checks", index, name),
+                        place,
                         f"{resource.id}: the health check carries a secret, and every user of the host can see command"
                         " lines; let the check read it from a file",
                     )
-                place = (*resource.place, "health_checks", index, name)
-                if entry.kind.name == COMMAND.name:
-                    self._check_command(resource, self._written(place), place, is_split=True)
+                self._check_command(resource, self._written(place), place, is_split=True)
 
     def _check_secret(self, resource: Resource, name: str, entry: Property) -> None:
         """Warns if a secret is in a property that other users can see."""
-        path = (*resource.place, name)
         if entry.kind.name == COMMAND.name:
-            self.file_findings.warn(
-                path,
-                f"{resource.id}: {name} carries a secret, and every user of the host can see command lines;"
-                " let the command read it from a file",
-            )
+            problem = "and every user of the host can see command lines; let the command read it from a file"
         elif resource.type == "exec" and name == "environment":
-            self.file_findings.warn(
-                path,
-                f"{resource.id}: environment carries a secret, and every child process of the command sees it;"
-                " let the command read it from a file",
-            )
+            problem = "and every child process of the command sees it; let the command read it from a file"
         elif not entry.secret and not entry.private:
-            self.file_findings.warn(
-                path,
-                f"{resource.id}: {name} carries a secret, but is neither a secret nor a private property;"
-                " other users of the host may see it",
-            )
+            problem = "but is neither a secret nor a private property; other users of the host may see it"
+        else:
+            return
+        self.file_findings.warn((*resource.place, name), f"{resource.id}: {name} carries a secret, {problem}")
 
     # ---- free text ----
     def _node_at(self, path: DocumentPath) -> Any:
@@ -563,7 +549,7 @@ class ManifestCheck:
     def _check_shell_expression(
         self, resource: Resource, path: DocumentPath, expression: Expression, place: str | None
     ) -> None:
-        for flow in FlowReader(self.reader, self._read_template).flows(expression.source):
+        for flow in FlowReader(self.reader).flows(expression.source):
             is_indirect = flow.use.path[0] in INDIRECT
             if not is_indirect and not self._is_free_text(flow.use, allows_only_words):
                 continue
@@ -590,7 +576,7 @@ class ManifestCheck:
         for part in parts:
             if not isinstance(part, Expression):
                 continue
-            for flow in FlowReader(self.reader, self._read_template).flows(part.source):
+            for flow in FlowReader(self.reader).flows(part.source):
                 is_whole = len(parts) == 1 and flow.use.template is None
                 is_named = flow.use.path == ("service", "name")
                 if is_whole or flow.escape or is_named or not self._is_free_text(flow.use, allows_only_lines):

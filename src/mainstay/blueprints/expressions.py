@@ -93,11 +93,16 @@ class Reader:
         return found
 
     def _parsed(self, source: str, template: str | None, depth: int) -> Iterator[Use]:
-        try:
-            tree = environment().parse(source)
-        except jinja2.TemplateSyntaxError:
-            return
-        yield from self._visit(tree, template, depth, guarded=False)
+        tree = _parse(source)
+        if tree is not None:
+            yield from self._visit(tree, template, depth, guarded=False)
+
+    def included(self, node: nodes.Node, depth: int) -> Iterator[tuple[str, str]]:
+        """(name, text) of each template that the node includes."""
+        for name in _included(node):
+            content = self._read(name) if depth < DEEPEST_INCLUDE else None
+            if content is not None:
+                yield name, content
 
     def uses_below(self, node: nodes.Node, template: str | None, depth: int) -> list[Use]:
         return list(self._visit(node, template, depth, guarded=False))
@@ -115,10 +120,8 @@ class Reader:
             guarded = True
         if isinstance(node, nodes.Test) and node.name in ("defined", "undefined"):
             guarded = True
-        for name in _included(node):
-            content = self._read(name) if depth < DEEPEST_INCLUDE else None
-            if content is not None:
-                yield from self._parsed(content, name, depth + 1)
+        for name, content in self.included(node, depth):
+            yield from self._parsed(content, name, depth + 1)
         for child in node.iter_child_nodes():
             yield from self._visit(child, template, depth, guarded=guarded)
 
@@ -126,9 +129,8 @@ class Reader:
 class FlowReader:
     """Finds the lookups whose values reach a text. A condition or comparison uses a value without showing it."""
 
-    def __init__(self, reader: Reader, read: Callable[[str], str | None]) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._read = read
         # Lookups behind the variables of loops and assignments in a template.
         self._bound: dict[str, list[Use]] = {}
 
@@ -137,11 +139,9 @@ class FlowReader:
         return list(self._parsed(f"{{{{{source}}}}}", None, 0))
 
     def _parsed(self, source: str, template: str | None, depth: int) -> Iterator[Flow]:
-        try:
-            tree = environment().parse(source)
-        except jinja2.TemplateSyntaxError:
-            return
-        yield from self._walk(tree, template, depth)
+        tree = _parse(source)
+        if tree is not None:
+            yield from self._walk(tree, template, depth)
 
     def _walk(self, node: nodes.Node, template: str | None, depth: int) -> Iterator[Flow]:
         """The flows of statements."""
@@ -169,10 +169,8 @@ class FlowReader:
             self._bound[name.name] = [*self._bound.get(name.name, []), *uses]
 
     def _included(self, node: nodes.Node, depth: int) -> Iterator[Flow]:
-        for name in _included(node):
-            content = self._read(name) if depth < DEEPEST_INCLUDE else None
-            if content is not None:
-                yield from self._parsed(content, name, depth + 1)
+        for name, content in self._reader.included(node, depth):
+            yield from self._parsed(content, name, depth + 1)
 
     def _flow(self, node: nodes.Node, template: str | None, depth: int) -> Iterator[Flow]:
         if isinstance(node, (nodes.Const, nodes.TemplateData, nodes.Compare, nodes.Test, nodes.Not)):
@@ -204,6 +202,15 @@ class FlowReader:
                 found.append(Use((root,), has_default=False, line=call.lineno - 1, template=template))
         names = [node] if isinstance(node, nodes.Name) else node.find_all(nodes.Name)
         return found + [use for name in names for use in self._bound.get(name.name, [])]
+
+
+def _parse(source: str) -> nodes.Template | None:
+    """None if the syntax is wrong, which is reported when the manifest is loaded."""
+    try:
+        tree: nodes.Template = environment().parse(source)
+    except jinja2.TemplateSyntaxError:
+        return None
+    return tree
 
 
 def _included(node: nodes.Node) -> Iterator[str]:
