@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from mainstay.agent.blueprint import Blueprint
     from mainstay.blueprints.example_orders import ExampleOrder
-    from mainstay.control.domain.lifecycle.schema import Action
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -271,14 +270,14 @@ class BlueprintTest:
     def _settle(self, order: OrderUnderTest, name: str) -> bool:
         """Waits until no job is active and adds a step per finished job. Whether all succeeded."""
         before, started = order.service["status"], time.monotonic()
-        deadline = started + self._limit_seconds(self.lifecycle.actions.get(name))
+        limit_seconds = self.lifecycle.actions[name].timeout_seconds * len(self.lifecycle.states) + GRACE_SECONDS
         while True:
             order.service = self.client.get(f"/services/{order.service['id']}")
             if order.service["activeJob"] is None:
                 break
             if self.agent.process.poll() is not None:
                 raise CannotTest(f"the agent ended:\n{self.agent.tail()}")
-            if time.monotonic() > deadline:
+            if time.monotonic() > started + limit_seconds:
                 raise CannotTest(f"{name} did not finish in time:\n{self.agent.tail()}")
             time.sleep(POLL_SECONDS)
         jobs = self.client.pages("/jobs", {"serviceId": order.service["id"]})
@@ -298,10 +297,6 @@ class BlueprintTest:
             step.seconds = (time.monotonic() - started) / len(steps)
             self._add(step)
         return not any(step.failed for step in steps)
-
-    def _limit_seconds(self, action: Action | None) -> float:
-        seconds = 300.0 if action is None else float(action.timeout_seconds)
-        return seconds * len(self.lifecycle.states) + GRACE_SECONDS
 
     def _step(
         self, order: OrderUnderTest, job: Mapping[str, Any], before: str, after: str, *, is_last: bool
