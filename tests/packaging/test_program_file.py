@@ -17,7 +17,8 @@ import pytest
 from applying import GROUP, USER
 from interpreters import need_python
 from mainstay.converge.host.throw_away_host import SystemdHost, is_visible_in_host
-from mainstay.packaging.program_file import build_program_file, program_digest
+from mainstay.packaging.program_cache import digest_of as program_digest
+from mainstay.packaging.program_file import build_program_file
 from program_files import ProgramRunner
 from system.conftest import need_systemd
 from system.test_packages import REPOSITORY

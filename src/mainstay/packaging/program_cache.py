@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
+    from zipfile import ZipFile
 
 ROOT_CACHE = "/var/cache/mainstay"
 TEMP_PREFIX = "tmp-"
@@ -245,10 +246,7 @@ def _unpack(content: bytes, cache: str, digest: str) -> None:
         os.close(handle)
 
 
-def _write_files(archive: object, folder: str) -> None:
-    from zipfile import ZipFile
-
-    assert isinstance(archive, ZipFile)  # noqa: S101
+def _write_files(archive: ZipFile, folder: str) -> None:
     written = []
     made = {folder}
     for name in archive.namelist():

@@ -15,7 +15,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from mainstay.foundation.module_names import module_names
 from mainstay.foundation.python_versions import HOST_COMMANDS, HOST_PYTHON, OTHER_COMMANDS
-from mainstay.packaging.program_cache import START_FILES, digest_of
+from mainstay.packaging.program_cache import START_FILES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,11 +65,6 @@ def build_program_file() -> bytes:
             info.external_attr = 0o100644 << 16
             archive.writestr(info, entries[name])
     return buffer.getvalue()
-
-
-def program_digest(data: bytes) -> str:
-    """The name of a program file's version in the program cache."""
-    return digest_of(data)
 
 
 def program_cache_source() -> str:
