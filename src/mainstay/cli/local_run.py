@@ -11,7 +11,7 @@ from mainstay.converge.host.state import Unusable
 from mainstay.converge.json_lines import report_pieces
 from mainstay.converge.manifest.hierarchy import DataLayer, nest
 from mainstay.converge.report import Observer
-from mainstay.converge.run import Locked, RunRequest, load, read_values, run
+from mainstay.converge.run import Locked, RunRequest, read_values, run
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.yaml.scalars import LONGEST_NUMBER, TOO_MANY_DIGITS, core_value
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.cli.views.run_display import RunDisplay
-    from mainstay.converge.manifest.resolve import Manifest
     from mainstay.converge.report import Report
     from mainstay.converge.run import Session
 
@@ -69,10 +68,14 @@ def add_value_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="additional roots for lookups, one per top-level key",
     )
-    group.add_argument(
+    add_fact_options(group)
+
+
+def add_fact_options(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
         "--facts", metavar="FILE", action="append", default=[], help="facts that override the host's facts"
     )
-    group.add_argument(
+    parser.add_argument(
         "--fact", metavar="KEY=VALUE", action="append", default=[], help="one fact that overrides all others"
     )
 
@@ -87,14 +90,18 @@ def value_layers(arguments: argparse.Namespace) -> dict[str, Any]:
         raise CommandRefused(f"--values: {', '.join(taken)} is a reserved root; use --data, --facts or another name")
     return {
         "data_layers": [DataLayer(read_values(path), f"--data {path}") for path in arguments.data]
-        + [DataLayer(parse_assignment(text, "--set"), f"--set {text.partition('=')[0]}") for text in arguments.set],
-        "facts_layers": [read_values(path) for path in arguments.facts]
-        + [parse_assignment(text, "--fact") for text in arguments.fact],
+        + [DataLayer(_parse_assignment(text, "--set"), f"--set {text.partition('=')[0]}") for text in arguments.set],
+        "facts_layers": facts_layers(arguments),
         "roots": roots,
     }
 
 
-def parse_assignment(text: str, option: str) -> dict[str, Any]:
+def facts_layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    files = [read_values(path) for path in arguments.facts]
+    return [*files, *(_parse_assignment(text, "--fact") for text in arguments.fact)]
+
+
+def _parse_assignment(text: str, option: str) -> dict[str, Any]:
     key, separator, value = text.partition("=")
     if not separator or not all(key.split(".")):
         raise CommandRefused(f"{option} takes KEY=VALUE with a dotted key, such as web.port=80; got {text!r}")
@@ -181,13 +188,6 @@ def exit_on_faults(*, as_json: bool, exit_code: int = EXIT_DOES_NOT_LOAD) -> Ite
         raise SystemExit(exit_code) from None
     except Unusable as refusal:
         raise CommandRefused(str(refusal)) from None
-
-
-def load_or_exit(
-    path: str, layers: Callable[[], dict[str, Any]], *, as_json: bool, trust: BundleTrust | None = None
-) -> Manifest:
-    with exit_on_faults(as_json=as_json):
-        return load(RunRequest(path, trust=trust, **layers()))[1]
 
 
 def show_faults(refusal: DoesNotLoad, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ mainstay facts os.family"""
 
 from __future__ import annotations
 
-from mainstay.cli.local_run import EXIT_FAILED, parse_assignment
+from mainstay.cli.local_run import EXIT_FAILED, add_fact_options, exit_on_faults, facts_layers
 from mainstay.cli.main import CommandRefused, print_json
 
 TYPE_CHECKING = False
@@ -19,23 +19,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "path", metavar="PATH", nargs="?", default="", help="dotted path, such as network.default_ipv4"
     )
     parser.add_argument("--json", action="store_true", help="print a single value as JSON too")
-    parser.add_argument(
-        "--facts", metavar="FILE", action="append", default=[], help="facts that override the host's facts"
-    )
-    parser.add_argument(
-        "--fact", metavar="KEY=VALUE", action="append", default=[], help="one fact that overrides all others"
-    )
+    add_fact_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.local_run import exit_on_faults
     from mainstay.converge.manifest.expressions import TemplateScope, Unresolved
-    from mainstay.converge.run import RunRequest, Session, read_values
+    from mainstay.converge.run import RunRequest, Session
 
     with exit_on_faults(as_json=arguments.json):
-        layers = [read_values(path) for path in arguments.facts]
-        layers += [parse_assignment(text, "--fact") for text in arguments.fact]
-        session = Session(RunRequest(facts_layers=layers))
+        session = Session(RunRequest(facts_layers=facts_layers(arguments)))
         path = arguments.path.removeprefix("facts.")
         try:
             value = TemplateScope({"facts": session.facts}).lookup(f"facts.{path}" if path else "facts")

@@ -9,7 +9,7 @@ from mainstay.cli.local_run import (
     add_bundle_options,
     add_value_options,
     bundle_trust,
-    load_or_exit,
+    exit_on_faults,
     value_layers,
 )
 from mainstay.cli.main import print_error, print_json
@@ -31,10 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from mainstay.converge.manifest.rendering import render_applied, render_manifest
+    from mainstay.converge.run import RunRequest, load
 
-    manifest = load_or_exit(
-        arguments.manifest, lambda: value_layers(arguments), as_json=arguments.json, trust=bundle_trust(arguments)
-    )
+    with exit_on_faults(as_json=arguments.json):
+        request = RunRequest(arguments.manifest, trust=bundle_trust(arguments), **value_layers(arguments))
+        _, manifest = load(request)
     if arguments.verbose:
         for note in (*manifest.hierarchy.notes(), *manifest.warnings, *manifest.hierarchy.warnings()):
             print_error(note)
