@@ -43,6 +43,13 @@ def read_type_document(file: str) -> dict[str, object]:
     return document
 
 
+def read_properties_document(file: str) -> dict[str, Any]:
+    document = read_document(file)
+    if not isinstance(document, dict):
+        raise CommandRefused(f"{file} does not contain properties: expected an object")
+    return document
+
+
 def read_text(file: str) -> str:
     try:
         return _read_bytes(file).decode()

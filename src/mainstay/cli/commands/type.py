@@ -12,7 +12,7 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from mainstay.cli.documents import read_document, read_type_document
+from mainstay.cli.documents import read_document, read_properties_document, read_type_document
 from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
@@ -108,7 +108,7 @@ def _validate(arguments: argparse.Namespace) -> int:
         return 1
     context = _evaluation_context(arguments, definition)
     properties = read_document(arguments.properties)
-    stored = _read_properties(arguments.old) if arguments.old is not None else None
+    stored = read_properties_document(arguments.old) if arguments.old is not None else None
     outcome = decide(definition.properties, properties, context, stored=stored)
     unknown: list[str] = []
     if isinstance(outcome, contract.Questions):
@@ -177,13 +177,6 @@ def _parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
     except Refusal as refusal:
         # A rule of another installed package is broken, so validation is not possible.
         raise CommandRefused(str(refusal)) from None
-
-
-def _read_properties(file: str) -> dict[str, object]:
-    document = read_document(file)
-    if not isinstance(document, dict):
-        raise CommandRefused(f"{file} does not contain properties: expected an object")
-    return document
 
 
 def _describe_questions(questions: Questions) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from math import isfinite
 
-from mainstay.cli.documents import read_document, read_text
+from mainstay.cli.documents import read_properties_document, read_text
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import find_service, is_id, print_warning
 from mainstay.cli.remote.service_types import find_definition, hide_secret_value, is_reference
@@ -53,10 +53,7 @@ def read_properties(client: Client, arguments: argparse.Namespace, members: Memb
     properties: dict[str, Any] = {}
     file_arguments = [text for text in arguments.property if text.startswith("@")]
     for file in (*arguments.properties, *(text[1:] for text in file_arguments)):
-        document = read_document(file)
-        if not isinstance(document, dict):
-            raise CommandRefused(f"{file} does not contain properties: expected an object")
-        _merge(properties, document)
+        _merge(properties, read_properties_document(file))
     from_stdin = 0
     for text in arguments.property:
         if text in file_arguments:
