@@ -20,18 +20,13 @@ SECRET = "(secret)"  # noqa: S105 (a placeholder)
 
 def members_of(service_type: Mapping[str, Any]) -> Members | None:
     """The properties by name; None if the type accepts any properties."""
+    from mainstay.agent.blueprint import schema_members
+
     schema = service_type.get("propertySchema")
     if schema is None:
         return None
-    keys = {key for key, value in schema.items() if value is not None}
-    inner = schema.get("properties")
-    wrapped = keys <= {"properties", "validators"} and not (isinstance(inner, dict) and _is_text(inner.get("type")))
-    found = (inner or {}) if wrapped else schema
-    return {name: definition for name, definition in found.items() if isinstance(definition, dict)}
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    given = {key: value for key, value in schema.items() if value is not None}
+    return {name: each for name, each in schema_members(given).items() if isinstance(each, dict)}
 
 
 def _inner_members(definition: Definition) -> Members:
