@@ -19,7 +19,7 @@ from mainstay.cli.remote.connection_options import add_connection_options
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from mainstay.agent.blueprint import Blueprint
@@ -35,13 +35,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(
         dest="verb", required=True, metavar="new|check|test|keygen|sign|push|pull|list|versions|remove"
     )
-    new = verbs.add_parser("new", help="create a working example", allow_abbrev=False)
+
+    def add(name: str, act: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
+        verb: argparse.ArgumentParser = verbs.add_parser(name, help=summary, allow_abbrev=False)
+        verb.set_defaults(act=act)
+        return verb
+
+    new = add("new", _new, "create a working example")
     new.add_argument("name", metavar="NAME")
     new.add_argument("--dir", metavar="DIR", help="directory to create (default ./NAME)")
-    check = verbs.add_parser("check", help="report every fault with its line; change nothing", allow_abbrev=False)
+    check = add("check", _check, "report every fault with its line; change nothing")
     check.add_argument("directories", metavar="DIR", nargs="+", help="one or more blueprints")
     check.add_argument("--json", action="store_true", help="print one JSON document; a list for several directories")
-    test = verbs.add_parser("test", help="order the examples and run every action", allow_abbrev=False)
+    test = add("test", _test, "order the examples and run every action")
     test.add_argument("directory", metavar="DIR")
     test.add_argument("--order", metavar="NAME", action="append", default=[], help="only this example; repeatable")
     test.add_argument(
@@ -52,24 +58,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     test.add_argument("--shown-as", default="this host", help=argparse.SUPPRESS)
     test.add_argument("--json", action="store_true", help="print one JSON document")
-    keygen = verbs.add_parser("keygen", help="create a key that signs blueprints", allow_abbrev=False)
+    keygen = add("keygen", _create_key, "create a key that signs blueprints")
     keygen.add_argument("file", metavar="FILE", help="new file for the private key; FILE.pub gets the public key")
-    sign = verbs.add_parser("sign", help="sign a blueprint for agents with --trust", allow_abbrev=False)
+    sign = add("sign", _sign, "sign a blueprint for agents with --trust")
     sign.add_argument("directory", metavar="DIR")
     sign.add_argument("--key", metavar="FILE", required=True, help="private key of `blueprint keygen`")
-    push = verbs.add_parser("push", help="check, and upload to a control plane", allow_abbrev=False)
+    push = add("push", _push, "check, and upload to a control plane")
     push.add_argument("directory", metavar="DIR")
     push.add_argument(
         "--force", action="store_true", help="replace the same version; change the type even if services do not fit"
     )
     push.add_argument("--dry-run", action="store_true", help="only show what would happen")
-    pull = verbs.add_parser("pull", help="download into a directory", allow_abbrev=False)
+    pull = add("pull", _pull, "download into a directory")
     pull.add_argument("what", metavar="DIGEST|NAME[@VERSION]", help="without a version, the current version")
     pull.add_argument("directory", metavar="DIR", help="new or empty directory")
-    listed = verbs.add_parser("list", help="list the blueprints of the control plane", allow_abbrev=False)
-    versions = verbs.add_parser("versions", help="list the versions of a blueprint", allow_abbrev=False)
+    listed = add("list", _list, "list the blueprints of the control plane")
+    versions = add("versions", _versions, "list the versions of a blueprint")
     versions.add_argument("name", metavar="BLUEPRINT", help="name of the blueprint")
-    remove = verbs.add_parser("remove", help="remove a version that nothing uses", allow_abbrev=False)
+    remove = add("remove", _remove, "remove a version that nothing uses")
     remove.add_argument("what", metavar="DIGEST|NAME@VERSION")
     remove.add_argument("--yes", action="store_true", help="do not ask for a confirmation")
     for verb in (push, pull, listed, versions, remove):
@@ -80,19 +86,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    verbs = {
-        "new": _new,
-        "check": _check,
-        "test": _test,
-        "keygen": _create_key,
-        "sign": _sign,
-        "push": _push,
-        "pull": _pull,
-        "list": _list,
-        "versions": _versions,
-        "remove": _remove,
-    }
-    return verbs[arguments.verb](arguments)
+    code: int = arguments.act(arguments)
+    return code
 
 
 def _new(arguments: argparse.Namespace) -> int:
