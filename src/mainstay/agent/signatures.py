@@ -180,15 +180,9 @@ def read_trusted_keys(path: str) -> TrustedKeys:
 
 def version_order(version: str) -> tuple[Any, ...]:
     """Orders versions: by their numbers; a pre-release is older than its release."""
-    numbers, mark, rest = _split_version(version)
+    head, mark, rest = version.partition("+")[0].partition("-")
     before = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in IDENTIFIERS.split(rest)]
-    return (*numbers, (0, *before) if mark == "-" else (1,))
-
-
-def _split_version(version: str) -> tuple[tuple[int, ...], str, str]:
-    plain = version.partition("+")[0]
-    head, mark, rest = plain.partition("-")
-    return tuple(int(part) for part in head.split(".")), mark, rest
+    return (*map(int, head.split(".")), (0, *before) if mark == "-" else (1,))
 
 
 # ---- checking ----
