@@ -77,10 +77,8 @@ def _fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("status", (service["status"], BOLD)),
         ("actions", _actions_text(service)),
         ("agent", (f"{agent['name']} ({agent['status']})", GOOD if agent["status"] == "Connected" else BUSY)),
-        (
-            "orphan",
-            ("an agent owes a clean-up; see `mainstay orphans`", BUSY) if _is_orphan(service) else "",
-        ),
+        # Servers of older releases have no orphans.
+        ("orphan", ("an agent owes a clean-up; see `mainstay orphans`", BUSY) if service.get("orphan") else ""),
         ("instance", service.get("agentInstanceId") or ""),
         ("owner", name_of(service, "consumer")),
         ("provider", name_of(service, "provider")),
@@ -93,11 +91,6 @@ def _fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
 def _blueprint_text(service: Mapping[str, Any]) -> str:
     digest, version = service.get("blueprintDigest"), service.get("blueprintVersion")
     return f"{version} ({digest})" if version else str(digest or "")
-
-
-def _is_orphan(service: Mapping[str, Any]) -> bool:
-    # Servers of older releases have no orphans.
-    return bool(service.get("orphan"))
 
 
 def _actions_text(service: Mapping[str, Any]) -> str:

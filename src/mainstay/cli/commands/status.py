@@ -34,12 +34,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from mainstay.converge.run import read_state
+
     if arguments.yaml:
         return _print_entries(arguments)
     states: list[dict[str, Any]] = []
     for name in arguments.names:
         try:
-            states.append(_read(arguments.type, name, arguments.provider))
+            states.append(_attempt(read_state, arguments.type, name, arguments.provider))
         except CommandRefused as refusal:
             if len(arguments.names) == 1:
                 raise
@@ -78,12 +80,6 @@ def _print_entries(arguments: argparse.Namespace) -> int:
     if entries:
         print(to_yaml([{arguments.type: entries}]), end="")
     return EXIT_FAILED if failed else 0
-
-
-def _read(type_name: str, name: str, provider: str | None) -> dict[str, Any]:
-    from mainstay.converge.run import read_state
-
-    return _attempt(read_state, type_name, name, provider)
 
 
 def _attempt(read: Callable[..., Result], type_name: str, name: str, provider: str | None) -> Result:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 SUMMARY = "list service types; show, add, change or remove one"
 PATH = "/service-types"
 DIGEST_SHOWN = 19
+EFFECTS = {"sealedSecrets": "plain values were sealed", "deletedSecrets": "secrets were deleted"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -133,17 +134,8 @@ def _change(client: Client, arguments: argparse.Namespace) -> int:
     if arguments.force and misfits:
         confirm(arguments, f"{_misfit_text(client, misfits)}\nChange service type {found['name']} even so?")
     changed = client.call("PATCH", path, document, query={"force": str(arguments.force).lower()})
-    effects = [_effect(changed, key, words) for key, words in EFFECTS.items()]
-    return print_outcome(
-        arguments, changed, " ".join([f"Changed service type {changed['name']}.", *filter(None, effects)])
-    )
-
-
-EFFECTS = {"sealedSecrets": "plain values were sealed", "deletedSecrets": "secrets were deleted"}
-
-
-def _effect(changed: Mapping[str, Any], key: str, words: str) -> str:
-    return f"{changed[key]} {words}." if changed.get(key) else ""
+    effects = [f"{changed[key]} {words}." for key, words in EFFECTS.items() if changed.get(key)]
+    return print_outcome(arguments, changed, " ".join([f"Changed service type {changed['name']}.", *effects]))
 
 
 def _print_forecast(client: Client, arguments: argparse.Namespace, forecast: Mapping[str, Any]) -> int:
