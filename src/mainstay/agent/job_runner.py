@@ -4,6 +4,7 @@ and delivering are in loop.py."""
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 
@@ -24,7 +25,7 @@ from mainstay.foundation.vault import VAULT_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
     from mainstay.agent.blueprint import ActionEntry, Blueprint
@@ -136,17 +137,17 @@ def run_job(
     marker = PlannedJobMarker(work_area, job)
     observer = ProgressObserver(lease, marker, stop)
     host_run = HostRun(blueprint, service["id"], work_area, stop, observer, timeout_seconds)
-    timer = start_timeout(timeout_seconds, stop)
     try:
-        if marker.must_check_plan():
-            *_, digest = host_run.plan(entry.manifest, roots, client, new_secrets)
-            # A dry run that was stopped has an incomplete digest.
-            if stop.reason is None and digest != job["planDigest"]:
-                return failed(HOST_CHANGED)
-        outcome = host_run.apply(entry.manifest, roots)
-        if outcome.verb == "complete" and job.get("isMove"):
-            return _apply_present_state(job, client, host_run, outcome)
-        return outcome
+        with time_limit(timeout_seconds, stop):
+            if marker.must_check_plan():
+                *_, digest = host_run.plan(entry.manifest, roots, client, new_secrets)
+                # A dry run that was stopped has an incomplete digest.
+                if stop.reason is None and digest != job["planDigest"]:
+                    return failed(HOST_CHANGED)
+            outcome = host_run.apply(entry.manifest, roots)
+            if outcome.verb == "complete" and job.get("isMove"):
+                return _apply_present_state(job, client, host_run, outcome)
+            return outcome
     except DoesNotLoad as refusal:
         return failed(translate.fault_message(refusal, blueprint.directory))
     except ServerRefusal as refusal:
@@ -155,9 +156,6 @@ def run_job(
         return Outcome(None if stop.reason == LOST else "release")
     except Unusable as problem:
         return failed(str(problem))
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 @dataclass
@@ -265,13 +263,19 @@ def open_secrets(
     return translate.insert_secrets(properties, paths, opened, new_secrets)
 
 
-def start_timeout(seconds: float | None, stop: StopFlag) -> threading.Timer | None:
+@contextmanager
+def time_limit(seconds: float | None, stop: StopFlag) -> Iterator[None]:
+    """Stops the runs inside after so many seconds. None: no limit."""
     if seconds is None:
-        return None
+        yield
+        return
     timer = threading.Timer(seconds, lambda: stop.request(TIMED_OUT, at_once=True))
     timer.daemon = True
     timer.start()
-    return timer
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _outcome_of(

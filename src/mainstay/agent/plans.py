@@ -9,7 +9,7 @@ import threading
 from mainstay.agent import translate
 from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.job_runner import HostRun, find_manifest, start_timeout
+from mainstay.agent.job_runner import HostRun, find_manifest, time_limit
 from mainstay.agent.log import origin_of
 from mainstay.agent.loop import Backoff
 from mainstay.agent.responses import PLAN, require_items
@@ -84,14 +84,11 @@ class Planner:
             self._slots.release()
 
     def _answer(self, plan: Mapping[str, Any], stop: StopFlag) -> dict[str, Any]:
-        timer = start_timeout(plan["seconds"], stop)
         try:
-            return _dry_run_answer(plan, self._agent, stop)
+            with time_limit(plan["seconds"], stop):
+                return _dry_run_answer(plan, self._agent, stop)
         except Unreachable as error:
             return {"error": f"the blueprint cannot be fetched: {error}"}
-        finally:
-            if timer is not None:
-                timer.cancel()
 
     def _send(self, plan: Mapping[str, Any], answer: dict[str, Any]) -> None:
         try:
