@@ -6,6 +6,8 @@ import os
 import sys
 import time
 from collections import deque
+from contextlib import contextmanager
+from math import inf
 
 from mainstay.agent.client import Unreachable
 from mainstay.cli.main import print_error, print_json
@@ -16,7 +18,7 @@ from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_ba
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from mainstay.agent.client import Client
@@ -125,16 +127,28 @@ def follow(
     """Polls until the run has finished; without `run_id` until no job is active; with `forever` until Ctrl-C.
 
     Neither Ctrl-C nor the timeout affects the run."""
-    screen = ProgressOutput(quiet=quiet)
-    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    deadline = _deadline(timeout_seconds)
     # Only this run: others may start more jobs after it.
     filters = {"serviceId": service_id} if run_id is None else {"runId": run_id}
-    try:
+    hint = "" if forever else f"the job continues; follow it with `mainstay watch {short_id(service_id)}`"
+    with _progress_output(hint, quiet=quiet) as screen:
         return _poll(client, service_id, filters, screen, forever=forever, deadline=deadline)
+
+
+def _deadline(timeout_seconds: float | None) -> float:
+    return inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+
+
+@contextmanager
+def _progress_output(hint: str, *, quiet: bool) -> Iterator[ProgressOutput]:
+    """Ctrl-C prints the hint, if there is one: how to go on."""
+    screen = ProgressOutput(quiet=quiet)
+    try:
+        yield screen
     except KeyboardInterrupt:
         screen.clear()
-        if not forever and not quiet:
-            print_error(f"the job continues; follow it with `mainstay watch {short_id(service_id)}`")
+        if hint and not quiet:
+            print_error(hint)
         raise
     finally:
         screen.clear()
@@ -147,7 +161,7 @@ def _poll(
     screen: ProgressOutput,
     *,
     forever: bool,
-    deadline: float | None,
+    deadline: float,
 ) -> FollowResult:
     pause = MIN_DELAY_SECONDS
     seen: object = None
@@ -160,10 +174,9 @@ def _poll(
             found = _read(client, service_id, filters)
             lost_at = None
         except Unreachable:
-            lost_at = lost_at or time.monotonic()
-            if not forever and time.monotonic() - lost_at > RECONNECT_SECONDS:
-                raise
-            if deadline is not None and time.monotonic() >= deadline:
+            now = time.monotonic()
+            lost_at = lost_at or now
+            if now >= deadline or (not forever and now - lost_at > RECONNECT_SECONDS):
                 raise
             screen.update("the server is unreachable, retrying")
             time.sleep(MAX_DELAY_SECONDS)
@@ -177,7 +190,7 @@ def _poll(
             if job is None:
                 screen.print_line(_current_line(screen, found))
             return found
-        if deadline is not None and time.monotonic() >= deadline:
+        if time.monotonic() >= deadline:
             line = _timeout_line(screen, found)
             if line:
                 screen.print_line(line)
@@ -191,7 +204,7 @@ def _poll(
         state = (found.service["version"], None if job is None else (job["id"], job["status"], job["progress"]))
         pause = MIN_DELAY_SECONDS if state != seen else min(pause * 1.5, MAX_DELAY_SECONDS)
         seen = state
-        time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+        time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
 
 
 def follow_all(
@@ -199,17 +212,8 @@ def follow_all(
 ) -> list[FollowResult]:
     """Polls until the runs of all jobs have finished, each with `serviceId` and `runId`. The results are in the order of
     the jobs, and of those that the timeout left active as last read. Neither Ctrl-C nor the timeout affects the runs."""
-    screen = ProgressOutput(quiet=quiet)
-    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    try:
-        return _JobGroup(client, jobs, screen).poll(deadline)
-    except KeyboardInterrupt:
-        screen.clear()
-        if not quiet:
-            print_error("the jobs continue; `mainstay jobs` lists them")
-        raise
-    finally:
-        screen.clear()
+    with _progress_output("the jobs continue; `mainstay jobs` lists them", quiet=quiet) as screen:
+        return _JobGroup(client, jobs, screen).poll(_deadline(timeout_seconds))
 
 
 class _JobGroup:
@@ -226,7 +230,7 @@ class _JobGroup:
         self._hinted: set[str] = set()
         self._lost_at: float | None = None
 
-    def poll(self, deadline: float | None) -> list[FollowResult]:
+    def poll(self, deadline: float) -> list[FollowResult]:
         pause = MIN_DELAY_SECONDS
         while self._active:
             has_changed = False
@@ -238,11 +242,11 @@ class _JobGroup:
                 has_changed |= self._show(number)
                 if _is_active(self._found[number].job):
                     self._active.append(number)
-            if deadline is not None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 break
             pause = MIN_DELAY_SECONDS if has_changed else min(pause * 1.5, MAX_DELAY_SECONDS)
             if self._active:
-                time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+                time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
         for number in self._active:
             if number not in self._found:
                 self._found[number] = self._read_job(number)
@@ -252,14 +256,14 @@ class _JobGroup:
         job = self._jobs[number]
         return _read(self._client, job["serviceId"], {"runId": job["runId"]})
 
-    def _read(self, number: int, deadline: float | None) -> bool:
+    def _read(self, number: int, deadline: float) -> bool:
         """False: the server is unreachable for a moment."""
         try:
             self._found[number] = self._read_job(number)
         except Unreachable:
             now = time.monotonic()
             self._lost_at = self._lost_at or now
-            if now - self._lost_at > RECONNECT_SECONDS or (deadline is not None and now >= deadline):
+            if now >= deadline or now - self._lost_at > RECONNECT_SECONDS:
                 raise
             self._screen.update("the server is unreachable, retrying")
             return False
