@@ -158,14 +158,10 @@ def _evaluation_context(arguments: argparse.Namespace, definition: ServiceTypeDe
 
 def _parse_type(document: dict[str, object]) -> ServiceTypeDefinition | None:
     """Returns the definition, or None after printing its faults."""
-    try:
-        from mainstay.control.domain.refusals import InvalidDefinition, Refusal
-        from mainstay.control.domain.service_types import parse_service_type
-        from mainstay.control.rulebook import installed_rulebook
-    except ModuleNotFoundError as error:
-        raise CommandRefused(
-            f"the server packages are not installed ({error.name} is missing): pip install 'mainstay-plane[server]'"
-        ) from None
+    from mainstay.control.domain.refusals import InvalidDefinition, Refusal
+    from mainstay.control.domain.service_types import parse_service_type
+    from mainstay.control.rulebook import installed_rulebook
+
     try:
         return parse_service_type(
             document.get("propertySchema"), document.get("lifecycleSchema"), installed_rulebook()
