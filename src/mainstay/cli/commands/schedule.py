@@ -12,6 +12,7 @@ or --facts, or the program. Values are given by files only, because every user c
 from __future__ import annotations
 
 import os
+import sys
 
 from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, value_layers
 from mainstay.cli.main import CommandRefused, parse_seconds, print_json
@@ -25,8 +26,17 @@ from mainstay.cli.schedule_units import (
     service_text,
     timer_text,
 )
-from mainstay.cli.unit_words import unit_path
-from mainstay.cli.views.run_display import printable
+from mainstay.cli.unit_installation import (
+    UNIT_DIRECTORY,
+    apply_units,
+    reload_after,
+    running_unit,
+    stopped_unit,
+    unit_file,
+)
+from mainstay.cli.unit_sandbox import refuse_hidden_program, warn_of_temporary_program
+from mainstay.cli.unit_words import program_words, unit_path
+from mainstay.cli.views.run_display import Palette, printable
 from mainstay.converge.host.sources import is_url
 
 TYPE_CHECKING = False
@@ -121,10 +131,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 # ---- adding ----
 def _add(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.unit_installation import UNIT_DIRECTORY, apply_units, running_unit, unit_file
-    from mainstay.cli.unit_sandbox import refuse_hidden_program, warn_of_temporary_program
-    from mainstay.cli.unit_words import program_words
-
     if arguments.every is None:
         raise CommandRefused("--every is missing: how often, such as --every 30m")
     interval = parse_seconds(arguments.every, "--every")
@@ -213,8 +219,6 @@ def _refuse_foreign_unit(schedule: Schedule, *, is_named: bool) -> None:
 
 
 def _read_unit(unit: str) -> str | None:
-    from mainstay.cli.unit_installation import UNIT_DIRECTORY
-
     try:
         with open(f"{UNIT_DIRECTORY}/{unit}", "rb") as file:
             return file.read(LARGEST_TIMER_BYTES).decode("utf-8", "replace")
@@ -263,7 +267,6 @@ def _refuse_untrusted(manifest: str, arguments: argparse.Namespace, program: lis
 
 # ---- removing ----
 def _remove(name: str, *, noop: bool) -> int:
-    from mainstay.cli.unit_installation import UNIT_DIRECTORY, apply_units, reload_after, stopped_unit
     from mainstay.foundation.suggestions import did_you_mean
 
     known = {schedule.name: schedule for schedule in _schedules()}
@@ -290,8 +293,6 @@ def _remove(name: str, *, noop: bool) -> int:
 
 # ---- listing ----
 def _schedules() -> list[Schedule]:
-    from mainstay.cli.unit_installation import UNIT_DIRECTORY
-
     try:
         units = sorted(os.listdir(UNIT_DIRECTORY))
     except FileNotFoundError:
@@ -379,10 +380,6 @@ def _time_of(text: str) -> str | None:
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    import sys
-
-    from mainstay.cli.views.run_display import Palette
-
     palette = Palette(sys.stdout)
     lines = [["NAME", "EVERY", "NEXT RUN", "LAST RUN", "LAST RESULT", "MANIFEST"]]
     for row in rows:

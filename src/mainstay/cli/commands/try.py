@@ -129,15 +129,14 @@ class Trial:
             first = self._apply(1, "First run")
             after = read_layer(self._host.upper_layer)
             changes = find_changes(before, after)
-            failed = _count(first, "failed")
-            second = None if failed else self._apply(2, "Second run")
+            second = None if first["summary"]["failed"] else self._apply(2, "Second run")
             later = [] if second is None else find_changes(after, read_layer(self._host.upper_layer))
             self._users = _names_by_id(self._host.read("/etc/passwd"))
             self._groups = _names_by_id(self._host.read("/etc/group"))
         except TooManyEntries as problem:
             raise CommandRefused(str(problem), exit_code=EXIT_FAILED) from None
-        unstable = [] if second is None else [event for event in second["events"] if event["outcome"] != "stable"]
-        unstable = [event for event in unstable if event["outcome"] != "skipped"]
+        events = [] if second is None else second["events"]
+        unstable = [event for event in events if event["outcome"] not in ("stable", "skipped")]
         is_stable = second is not None and not unstable
         if as_json:
             print_json(
@@ -217,7 +216,7 @@ class Trial:
         if second is None:
             for line in self._network_hint(first):
                 print(line)
-            count = _count(first, "failed")
+            count = first["summary"]["failed"]
             print(
                 f"The first run failed: {count} {'resource' if count == 1 else 'resources'}. There was no second run."
             )
@@ -306,11 +305,6 @@ class Trial:
             "size": entry.size if entry.kind == "file" else None,
             "target": entry.target or None,
         }
-
-
-def _count(report: dict[str, Any], outcome: str) -> int:
-    count: int = report["summary"][outcome]
-    return count
 
 
 def _is_download(resource: Resource) -> bool:
