@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from mainstay.cli.main import CommandRefused, parse_seconds, print_error, print_json, print_pieces
+from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds, print_error, print_json, print_pieces
 from mainstay.converge.contract import StopFlag, Stopped
 from mainstay.converge.host.sources import BundleTrust
 from mainstay.converge.host.state import Unusable
@@ -47,37 +47,15 @@ def bundle_trust(arguments: argparse.Namespace) -> BundleTrust | None:
 def add_value_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options for data and facts from outside the manifest."""
     group = parser.add_argument_group("values")
-    group.add_argument(
-        "--data",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="data that overrides the manifest's data (YAML or JSON)",
-    )
-    group.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="one value that overrides all data; dotted keys nest",
-    )
-    group.add_argument(
-        "--values",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="additional roots for lookups, one per top-level key",
-    )
+    add_list_option(group, "--data", "FILE", "data that overrides the manifest's data (YAML or JSON)")
+    add_list_option(group, "--set", "KEY=VALUE", "one value that overrides all data; dotted keys nest")
+    add_list_option(group, "--values", "FILE", "additional roots for lookups, one per top-level key")
     add_fact_options(group)
 
 
 def add_fact_options(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--facts", metavar="FILE", action="append", default=[], help="facts that override the host's facts"
-    )
-    parser.add_argument(
-        "--fact", metavar="KEY=VALUE", action="append", default=[], help="one fact that overrides all others"
-    )
+    add_list_option(parser, "--facts", "FILE", "facts that override the host's facts")
+    add_list_option(parser, "--fact", "KEY=VALUE", "one fact that overrides all others")
 
 
 def value_layers(arguments: argparse.Namespace) -> dict[str, Any]:

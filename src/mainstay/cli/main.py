@@ -275,6 +275,11 @@ def add_limit_option(parser: argparse.ArgumentParser, default: int) -> None:
     )
 
 
+def add_list_option(parser: argparse._ActionsContainer, option: str, metavar: str, help_text: str) -> None:
+    """An option that may be repeated; its value is the list of all."""
+    parser.add_argument(option, metavar=metavar, action="append", default=[], help=help_text)
+
+
 def whole_number(least: int, most: int, shown: str) -> Callable[[str], int]:
     """The type of an option. `shown`: which numbers it takes, as its error says it."""
     from argparse import ArgumentTypeError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from mainstay.cli.main import CommandRefused, parse_seconds
+from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds
 from mainstay.cli.remote.connection_options import add_connection_options, checked_ca_file
 
 TYPE_CHECKING = False
@@ -62,12 +62,8 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         default="5m",
         help="time between drift checks (default 5m); 0s turns them off",
     )
-    parser.add_argument(
-        "--blueprint",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="use this directory for its service type instead of the pushed blueprint",
+    add_list_option(
+        parser, "--blueprint", "DIR", "use this directory for its service type instead of the pushed blueprint"
     )
     parser.add_argument(
         "--trust",

@@ -15,7 +15,7 @@ living services. `agents install-command` is for agents of other programs, whose
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_list_option, print_json
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
 from mainstay.cli.remote.connection_options import add_remote_options
@@ -86,19 +86,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="name of the agent")
-    parser.add_argument(
-        "--serves",
-        metavar="TYPE",
-        action="append",
-        default=[],
-        help="service types that the agent serves, separated by commas",
-    )
+    add_list_option(parser, "--serves", "TYPE", "service types that the agent serves, separated by commas")
     parser.add_argument(
         "--provider",
         metavar="PARTICIPANT",
         help=f"provider of the agent (default: you; for an admin {DEFAULT_PROVIDER})",
     )
-    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="tag that orders can select")
+    add_list_option(parser, "--tag", "TAG", "tag that orders can select")
     parser.add_argument(
         "--no-grant",
         action="store_true",
@@ -109,8 +103,8 @@ def _configure_add(parser: argparse.ArgumentParser) -> None:
 
 def _configure_change(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", dest="new_name", metavar="NAME", help="new name")
-    parser.add_argument("--add-tag", metavar="TAG", action="append", default=[], help="add a tag")
-    parser.add_argument("--remove-tag", metavar="TAG", action="append", default=[], help="remove a tag")
+    add_list_option(parser, "--add-tag", "TAG", "add a tag")
+    add_list_option(parser, "--remove-tag", "TAG", "remove a tag")
     parser.add_argument("--pool-set", metavar="SET", help="use the pools of this set; none: of no set")
 
 

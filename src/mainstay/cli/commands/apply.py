@@ -16,7 +16,7 @@ from mainstay.cli.local_run import (
     run_and_report,
     value_layers,
 )
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_list_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help="also show stable resources")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--report", metavar="FILE", help="write the JSON report to a file (mode 0600)")
-    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="only resources with this tag")
+    add_list_option(parser, "--tag", "TAG", "only resources with this tag")
     parser.add_argument(
         "--lock-wait", metavar="DURATION", help="how long to wait for another run of this manifest, such as 30s"
     )

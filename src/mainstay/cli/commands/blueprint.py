@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from mainstay.cli.main import CommandRefused, print_error, print_json
+from mainstay.cli.main import CommandRefused, add_list_option, print_error, print_json
 from mainstay.cli.remote.connection_options import add_connection_options
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--json", action="store_true", help="print one JSON document; a list for several directories")
     test = add("test", _test, "order the examples and run every action")
     test.add_argument("directory", metavar="DIR")
-    test.add_argument("--order", metavar="NAME", action="append", default=[], help="only this example; repeatable")
+    add_list_option(test, "--order", "NAME", "only this example; repeatable")
     test.add_argument(
         "--on",
         choices=("auto", "throw-away", "scratch", "here"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_list_option, print_json
 from mainstay.cli.remote.connection import connected, error_text, find_service
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import add_wait_options, follow_or_report
@@ -41,9 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
     parser.add_argument("action", metavar="ACTION", help="start, stop, update, delete, …")
     add_property_options(parser)
-    parser.add_argument(
-        "--unset", metavar="NAME", action="append", default=[], help="update: clear an optional property"
-    )
+    add_list_option(parser, "--unset", "NAME", "update: clear an optional property")
     parser.add_argument(
         "--to", metavar="VERSION", help="bring the service to this version of its blueprint, or to `latest`"
     )

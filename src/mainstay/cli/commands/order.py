@@ -11,7 +11,7 @@ import time
 from uuid import uuid4
 
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_list_option
 from mainstay.cli.remote.connection import (
     EXIT_FAILED,
     INVALID_PROPERTIES,
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--provider", metavar="PARTICIPANT", help="provider of the service; required if several providers offer it"
     )
-    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="choose among agents with this tag")
+    add_list_option(parser, "--tag", "TAG", "choose among agents with this tag")
     parser.add_argument("--group", metavar="GROUP", help=f"service group (default: {DEFAULT_GROUP!r})")
     parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="customer; required for an admin")
     add_forecast_options(parser)

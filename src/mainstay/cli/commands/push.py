@@ -11,7 +11,7 @@ import sys
 from contextlib import contextmanager
 
 from mainstay.cli.local_run import add_value_options, exit_on_faults, parse_lock_wait, value_layers
-from mainstay.cli.main import CommandRefused, print_error, print_pieces
+from mainstay.cli.main import CommandRefused, add_list_option, print_error, print_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="hosts and their data: YAML, - for stdin, or a program that prints JSON",
     )
-    parser.add_argument(
-        "--limit", metavar="PATTERN", action="append", default=[], help="only these hosts or groups: 'web*', '!web9'"
-    )
+    add_list_option(parser, "--limit", "PATTERN", "only these hosts or groups: 'web*', '!web9'")
     parser.add_argument(
         "--name", metavar="NAME", help="name of this push on the hosts (default: the manifest's name)"
     )
@@ -50,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--diff", action="store_true", help="show file changes as diffs")
     parser.add_argument("-v", "--verbose", action="store_true", help="also show skipped resources")
     parser.add_argument("--json", action="store_true", help="print one JSON document with the reports of all hosts")
-    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="only resources with this tag")
+    add_list_option(parser, "--tag", "TAG", "only resources with this tag")
     parser.add_argument("--lock-wait", metavar="DURATION", help="how long to wait for another push of this name")
     group = parser.add_argument_group("order")
     group.add_argument(

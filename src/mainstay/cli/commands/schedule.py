@@ -15,7 +15,7 @@ import os
 import sys
 
 from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, value_layers
-from mainstay.cli.main import CommandRefused, parse_seconds, print_json
+from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds, print_json
 from mainstay.cli.schedule_units import (
     PREFIX,
     Schedule,
@@ -94,8 +94,8 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         ("values", "additional roots for lookups, one per top-level key; read in every run"),
         ("facts", "facts that override the host's facts; read in every run"),
     ):
-        group.add_argument(f"--{name}", metavar="FILE", action="append", default=[], help=help_text)
-    group.add_argument("--tag", metavar="TAG", action="append", default=[], help="only resources with this tag")
+        add_list_option(group, f"--{name}", "FILE", help_text)
+    add_list_option(group, "--tag", "TAG", "only resources with this tag")
     group.add_argument(
         "--lock-wait", metavar="DURATION", help="how long a run waits for another run of this manifest, such as 5m"
     )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from mainstay.cli.main import add_limit_option, print_json
+from mainstay.cli.main import add_limit_option, add_list_option, print_json
 from mainstay.cli.remote.connection import connected, find_agent, find_named, find_type, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import progress_text
@@ -30,7 +30,7 @@ SYNC_COLOURS = {"True": GOOD, "False": BAD}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--status", metavar="STATE", action="append", default=[], help="only services in this state")
+    add_list_option(parser, "--status", "STATE", "only services in this state")
     parser.add_argument("--type", metavar="TYPE", help="only services of this type")
     parser.add_argument("--agent", metavar="AGENT", help="only services of this agent")
     parser.add_argument("--group", metavar="GROUP", help="only services of this group")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from mainstay.agent.client import is_loopback, is_unencrypted
-from mainstay.cli.main import CommandRefused, parse_seconds
+from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider
 from mainstay.cli.remote.connection import (
     find_enrolment_code,
@@ -47,9 +47,7 @@ def configure_code(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="with --type: lifetime of the code (default 1h, at most 168h)",
     )
-    parser.add_argument(
-        "--tag", metavar="TAG", action="append", default=[], help="with --type: tag of the new agents"
-    )
+    add_list_option(parser, "--tag", "TAG", "with --type: tag of the new agents")
     parser.add_argument(
         "--prefix",
         metavar="TEXT",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_list_option
 from mainstay.cli.remote.connection import NOUNS, find_named, list_items
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
 from mainstay.cli.views.tables import format_value
@@ -66,12 +66,8 @@ def configure_addition(parser: argparse.ArgumentParser) -> None:
 
 
 def configure_removal(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--value",
-        metavar="VALUE",
-        action="append",
-        default=[],
-        help="remove only these values: a value, a range or a network, as in `add`",
+    add_list_option(
+        parser, "--value", "VALUE", "remove only these values: a value, a range or a network, as in `add`"
     )
     add_yes_option(parser)
 

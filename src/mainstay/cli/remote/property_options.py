@@ -7,7 +7,7 @@ from contextlib import suppress
 from math import isfinite
 
 from mainstay.cli.documents import read_properties_document, read_text
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_list_option
 from mainstay.cli.remote.connection import find_service, is_id, print_warning
 from mainstay.cli.remote.service_types import find_definition, hide_secret_value, is_reference
 from mainstay.cli.secret_input import prompt_secret, without_last_newline
@@ -32,16 +32,8 @@ def add_property_options(parser: argparse.ArgumentParser) -> None:
         help="set one property; dotted names nest; VALUE - prompts without echo, @FILE reads a file without its final newline; "
         "-p @FILE sets many (YAML or JSON)",
     )
-    group.add_argument(
-        "--properties", metavar="FILE", action="append", default=[], help="set many properties (YAML or JSON)"
-    )
-    group.add_argument(
-        "--secret-file",
-        metavar="NAME=FILE",
-        action="append",
-        default=[],
-        help="set one property from a file, without its final newline",
-    )
+    add_list_option(group, "--properties", "FILE", "set many properties (YAML or JSON)")
+    add_list_option(group, "--secret-file", "NAME=FILE", "set one property from a file, without its final newline")
 
 
 def has_properties(arguments: argparse.Namespace) -> bool:
