@@ -6,6 +6,7 @@ Every value is checked and every text stays text: what is printed later is escap
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from math import isfinite
 
 from mainstay.converge.report import OUTCOMES
@@ -34,14 +35,14 @@ class Unexpected(Exception):
     """A value that no host of ours sends."""
 
 
+@dataclass
 class Frame:
     """One frame: its kind and its checked value."""
 
-    def __init__(self, kind: str, value: Any, index: int = 0) -> None:
-        self.kind = kind
-        self.value = value
-        # The number of the resource, for events.
-        self.index = index
+    kind: str
+    value: Any
+    # The number of the resource, for events.
+    index: int
 
 
 def parse_frame(line: bytes) -> Frame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -35,16 +36,15 @@ HELLO_SECONDS = 120.0
 EXIT_SECONDS = 10.0
 
 
+# No repr: it would show the password.
+@dataclass(repr=False, kw_only=True)
 class Connection:
     """What every push of this program shares."""
 
-    def __init__(
-        self, *, control_directory: str | None, become: bool, become_password: str | None, first_stage: bytes
-    ) -> None:
-        self.control_directory = control_directory
-        self.become = become
-        self.become_password = become_password
-        self.first_stage = first_stage
+    control_directory: str | None
+    become: bool
+    become_password: str | None
+    first_stage: bytes
 
 
 class HostPush:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
@@ -30,20 +31,20 @@ NAME_RULE = (
 )
 
 
+@dataclass
 class InventoryHost:
     """One host: its Python, and its data from the least to the most specific layer, each with its origin."""
 
-    def __init__(self, name: str, python: str | None, layers: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        self.name = name
-        self.python = python
-        self.layers = layers
+    name: str
+    python: str | None
+    layers: Sequence[tuple[str, Mapping[str, Any]]]
 
 
+@dataclass
 class Inventory:
-    def __init__(self, hosts: Mapping[str, InventoryHost], groups: Mapping[str, frozenset[str]]) -> None:
-        self.hosts = hosts
-        # Group → names of its hosts.
-        self.groups = groups
+    hosts: Mapping[str, InventoryHost]
+    # Group → names of its hosts.
+    groups: Mapping[str, frozenset[str]]
 
 
 def inventory_of_names(names: Iterable[str]) -> Inventory:
