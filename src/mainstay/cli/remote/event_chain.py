@@ -30,30 +30,24 @@ class BrokenChain(Exception):
 def verify(client: Client, *, as_json: bool) -> int:
     if client.get("/tokens/me")["role"] != "admin":
         raise CommandRefused("`events verify` needs an admin token: other callers do not see every event")
-    path = _heads_path()
-    heads = _read_heads(path)
-    known = heads.get(client.url)
     checkpoint = _read_checkpoint(client)
     while True:
         try:
-            return _verify_from(client, checkpoint, path, heads, known, as_json=as_json)
+            number, note = _verify_from(client, checkpoint)
+            return _report(number, None, as_json=as_json, first=checkpoint["sequenceNumber"] + 1, note=note)
         except BrokenChain as broken:
             moved = _read_checkpoint(client)
             if moved == checkpoint:
-                return _report(as_json, broken.number, str(broken))
+                return _report(broken.number, str(broken), as_json=as_json)
             # Retention has deleted events meanwhile.
             checkpoint = moved
 
 
-def _verify_from(
-    client: Client,
-    checkpoint: Mapping[str, Any],
-    path: Path,
-    heads: dict[str, Any],
-    known: Mapping[str, Any] | None,
-    *,
-    as_json: bool,
-) -> int:
+def _verify_from(client: Client, checkpoint: Mapping[str, Any]) -> tuple[int, str | None]:
+    """Returns the number of the last verified event, which it remembers, and a note."""
+    path = _heads_path()
+    heads = _read_heads(path)
+    known = heads.get(client.url)
     note = None
     if known is not None and known["sequenceNumber"] < checkpoint["sequenceNumber"]:
         note = (
@@ -65,7 +59,7 @@ def _verify_from(
     if number:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(path, json.dumps({**heads, client.url: {"sequenceNumber": number, "hash": value}}, indent=1))
-    return _report(as_json, number, None, first=checkpoint["sequenceNumber"] + 1, note=note)
+    return number, note
 
 
 def _read_checkpoint(client: Client) -> Any:
@@ -103,14 +97,7 @@ def _check(client: Client, checkpoint: Mapping[str, Any], known: Mapping[str, An
     return number, value
 
 
-def _report(
-    as_json: bool,  # noqa: FBT001  # one caller
-    number: int,
-    problem: str | None,
-    *,
-    first: int = 1,
-    note: str | None = None,
-) -> int:
+def _report(number: int, problem: str | None, *, as_json: bool, first: int = 1, note: str | None = None) -> int:
     if as_json:
         print_json(
             {
