@@ -49,10 +49,9 @@ class DriftFinding:
     def as_condition(self) -> dict[str, str]:
         condition = {"type": CONDITION, "status": STATUS[self.reason], "reason": self.reason, "message": self.message}
         # Left out if it is the same, as with servers of older releases.
-        return condition | ({"consumerMessage": self.consumer_message} if self._hides_something() else {})
-
-    def _hides_something(self) -> bool:
-        return self.consumer_message != self.message
+        if self.consumer_message != self.message:
+            condition["consumerMessage"] = self.consumer_message
+        return condition
 
 
 class DriftWatch:

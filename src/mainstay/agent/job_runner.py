@@ -287,9 +287,7 @@ def _outcome_of(
     if stopped_by is not None and stopped_by not in (CANCELLED, TIMED_OUT):
         return Outcome("release")
     report.complete(session.host.files)
-    kept = translate.report_document(
-        translate.mark_own_files(report, session.host.written_files), blueprint.directory
-    )
+    kept = stored_report(session, report, blueprint)
     done, total = translate.count_reached(report)
     if stopped_by == CANCELLED:
         return failed(f"cancelled after {done} of {total}", kept)
@@ -302,6 +300,11 @@ def _outcome_of(
     except translate.BadOutputs as problem:
         return failed(str(problem), kept)
     return Outcome("complete", {**body, "report": kept})
+
+
+def stored_report(session: Session, report: Report, blueprint: Blueprint) -> dict[str, Any]:
+    document = translate.mark_own_files(report, session.host.written_files)
+    return translate.report_document(document, blueprint.directory)
 
 
 def failed(message: str, report: dict[str, Any] | None = None) -> Outcome:

@@ -273,9 +273,11 @@ class AgentLoop:
     def _claim(self, job: Mapping[str, Any]) -> bool:
         """Whether the job was claimed and its thread started."""
         with self._changed:
-            if self.stopping.is_set() or not self._wait_for_last_job(job["serviceId"]):
+            if self.stopping.is_set():
                 return False
-            if not self._register_job(job["service"]):
+            # The server knows the end of the last job of the service before its thread has ended.
+            has_ended = self._changed.wait_for(lambda: job["serviceId"] not in self._jobs, JOB_END_WAIT_SECONDS)
+            if not has_ended or not self._register_job(job["service"]):
                 return False
             # A stopping agent waits for the claim, to release the job it may get.
             self._claiming = True
@@ -301,11 +303,6 @@ class AgentLoop:
             return False
         self._start_job(entry.service_id, partial(self._run_claimed, entry, job, sent_at))
         return True
-
-    def _wait_for_last_job(self, service_id: str) -> bool:
-        """Whether the thread of the last job of the service ended in time: the server knows of the end earlier."""
-        with self._changed:
-            return self._changed.wait_for(lambda: service_id not in self._jobs, JOB_END_WAIT_SECONDS)
 
     def _send_claim(self, entry: JobJournalEntry) -> Mapping[str, Any] | None:
         """Returns the job and stores its lease in the entry. None: the server refused."""

@@ -9,7 +9,7 @@ import threading
 from mainstay.agent import translate
 from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.job_runner import HostRun, find_manifest, time_limit
+from mainstay.agent.job_runner import HostRun, find_manifest, stored_report, time_limit
 from mainstay.agent.log import origin_of
 from mainstay.agent.loop import Backoff
 from mainstay.agent.responses import PLAN, require_items
@@ -124,8 +124,6 @@ def _dry_run_answer(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -
         return {"error": str(problem)}
     if stop.reason is not None:
         return {"error": BUSY}
-    document = translate.report_document(
-        translate.mark_own_files(report, session.host.written_files), blueprint.directory
-    )
+    document = stored_report(session, report, blueprint)
     shown = {name: document[name] for name in ("manifest", "events", "summary")}
     return {"digest": digest, "secretsHidden": True, **shown}

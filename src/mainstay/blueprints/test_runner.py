@@ -43,6 +43,7 @@ WATCHED = ("/etc", "/home", "/opt", HOME, "/srv", "/usr/local", "/var/lib", "/va
 # Files that the host itself writes there.
 WRITTEN_BY_HOST = ("/var/lib/systemd/", "/var/log/journal", "/var/lib/private", "/etc/.pwd.lock", f"{HOME}/.cache")
 MOST_LEFTOVERS = 20
+TAIL_LINES = 20
 
 
 class CannotTest(Exception):
@@ -462,8 +463,8 @@ def _wait_for(condition: Callable[[], Any], process: subprocess.Popen[Any], log:
     return found
 
 
-def _tail_of(log: Path, lines: int = 20) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+def _tail_of(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
 
 
 def _stop(process: subprocess.Popen[Any]) -> None:

@@ -221,7 +221,8 @@ class HostPush:
             elif line == READY:
                 self._ready.set()
             elif line.startswith(NO_PYTHON.encode()):
-                raise HostFault("no_python", self._explain_no_python())
+                wanted = self._python or "Python"
+                raise HostFault("no_python", f"it has no {wanted}; {_way_to_python()}")
             else:
                 noise_bytes += len(line)
                 if noise_bytes > MOST_NOISE_BYTES:
@@ -329,10 +330,6 @@ class HostPush:
             return explained or HostFault("protocol", f"the shell ended without a response: {last_line(text)}")
         where = f" at {self.resource}" if self.resource else ""
         return HostFault("lost", f"the connection ended in the middle of the run{where}: {last_line(text)}")
-
-    def _explain_no_python(self) -> str:
-        wanted = f"it has no {self._python}" if self._python else "it has no Python"
-        return f"{wanted}; {_way_to_python()}"
 
     async def _end_process(self) -> None:
         process = self._process
