@@ -15,6 +15,8 @@ from contextlib import contextmanager
 
 from mainstay.cli.main import CommandRefused, add_list_option, print_error, print_json
 from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import GOOD, age, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,7 +138,6 @@ def _check(arguments: argparse.Namespace) -> int:
 def _check_one(directory: str, *, quiet: bool) -> tuple[int, dict[str, Any]]:
     """Returns exit code and JSON document; prints the findings unless quiet."""
     from mainstay.blueprints.check import check_blueprint
-    from mainstay.cli.views.run_display import printable
 
     blueprint, found = check_blueprint(directory)
     document = {
@@ -375,8 +376,6 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json([{**current[name], "versions": len(group)} for name, group in sorted(by_name.items())])
     elif found:
-        from mainstay.cli.views.tables import age, print_table
-
         rows = [
             [
                 name,
@@ -402,8 +401,6 @@ def _versions(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(found)
         return 0
-    from mainstay.cli.views.tables import GOOD, age, print_table
-
     print_table(
         ("VERSION", "NEW SERVICES", "AGE", "DIGEST"),
         [

@@ -28,7 +28,6 @@ MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.1, 1.0
 RECONNECT_SECONDS = 120.0
 # Delay before the hint about an offline agent.
 HINT_SECONDS = 10.0
-BAR_WIDTH = 20
 # Requests between two pauses, when many jobs are followed.
 MAX_READS_AT_ONCE = 10
 # As of timeout(1).
@@ -371,7 +370,7 @@ def _progress_bar_text(job: Any) -> str:
     percent, text = progress.get("percent"), printable(str(progress.get("text") or ""))
     if not isinstance(percent, (int, float)):
         return text
-    return f"{progress_bar(percent / 100, BAR_WIDTH)} {percent:.0f}% {text}".rstrip()
+    return f"{progress_bar(percent / 100)} {percent:.0f}% {text}".rstrip()
 
 
 def _finished_line(palette: Palette, found: FollowResult) -> str:

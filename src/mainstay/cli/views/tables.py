@@ -24,6 +24,7 @@ GOOD, BUSY, BAD, DIM, BOLD = "stable", "changed", "failed", "dim", "bold"
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 MAX_CELL_WIDTH = 400
 SMALL_SECONDS = 10
+BAR_WIDTH = 20
 
 
 def print_table(
@@ -148,10 +149,10 @@ def format_value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def progress_bar(share: float, width: int = 20) -> str:
+def progress_bar(share: float) -> str:
     full, empty = ("█", "░") if "utf" in (sys.stdout.encoding or "").lower() else ("#", "-")
-    done = round(max(0.0, min(1.0, share)) * width)
-    return full * done + empty * (width - done)
+    done = round(max(0.0, min(1.0, share)) * BAR_WIDTH)
+    return full * done + empty * (BAR_WIDTH - done)
 
 
 def age(time: object, *, now: datetime | None = None) -> str:
