@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 API = "/api/v1"
 TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
+# Of a stream, which the server keeps open with comments.
+QUIET_SECONDS = 90.0
 PAGE_SIZE = 100
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 PIECE_BYTES = 64 * 1024
@@ -142,13 +144,11 @@ class Client:
             yield from page["items"]
             after = page.get("next")
 
-    def stream(self, path: str, *, last_event_id: str | None = None, quiet_seconds: float = 90.0) -> Iterator[Any]:
+    def stream(self, path: str, *, last_event_id: str) -> Iterator[Any]:
         """Yields the documents of server-sent events as they arrive; ends when the server closes the stream."""
-        headers = {"Accept": "text/event-stream"}
-        if last_event_id is not None:
-            headers["Last-Event-ID"] = last_event_id
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": last_event_id}
         pools = plain_pools(1, self._ca_file)
-        reply = self._send(pools, "GET", path, None, headers, None, quiet_seconds)
+        reply = self._send(pools, "GET", path, None, headers, None, QUIET_SECONDS)
         try:
             if reply.status >= 400:
                 document = _parse(reply.read())

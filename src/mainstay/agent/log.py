@@ -8,15 +8,10 @@ import sys
 import threading
 import time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TextIO
-
 
 class Log:
-    def __init__(self, *, as_json: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
-        self._stream = stream or sys.stderr
         self._lock = threading.Lock()
 
     def info(self, message: str, **fields: object) -> None:
@@ -38,7 +33,7 @@ class Log:
             line = f"{at} {level:<7} {message}{shown}"
         with self._lock:
             try:
-                print(line, file=self._stream, flush=True)
+                print(line, file=sys.stderr, flush=True)
             except (OSError, ValueError):
                 # The agent continues without a log.
                 return
