@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from mainstay.push.content_store import KEPT_BYTES, KEPT_SECONDS, ContentStore, TransferRefused
-from mainstay.push.contents import ContentIndex, SourceChanged
+from mainstay.push.contents import ContentIndex, Shipment, SourceChanged
 from mainstay.push.delivery import Delivery
-from mainstay.push.shipment import Shipment
 
 
 def digest_of(content: bytes) -> str:

@@ -110,6 +110,15 @@ class ContentIndex:
         return json.dumps({"contents": contents, "files": files, "directories": self._directories}).encode("ascii")
 
 
+class Shipment:
+    """What every host needs as a whole, by the digest of its content: the program file, or the index."""
+
+    def __init__(self, content: bytes, *, is_packed: bool) -> None:
+        self.digest = sha256(content).hexdigest()
+        # A program file is packed already.
+        self.travelling = content if is_packed else zlib.compress(content, 9)
+
+
 def _pieces(path: str) -> Iterator[bytes]:
     with open(path, "rb") as file:
         while piece := file.read(CHUNK_BYTES):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
 
 from mainstay.converge.host.bundles import MANIFEST_NAME, unpack
 from mainstay.converge.host.state import StateDirectory, new_run_id
 from mainstay.converge.manifest.hierarchy import DataLayer
 from mainstay.converge.run import RunRequest, missing_files
 from mainstay.foundation.faults import DoesNotLoad
-from mainstay.packaging.program_file import build_program_file
-from mainstay.push.contents import ContentIndex
+from mainstay.packaging.program_file import build_program_file, program_cache_source
+from mainstay.push.contents import ContentIndex, Shipment
 from mainstay.push.manifest_files import find_files, is_bundle
-from mainstay.push.shipment import Shipment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,16 @@ class PushPlan:
         self.manifest = index.manifest
         # Values of paths that are known only on the host: their files do not travel.
         self.computed: Sequence[str] = ()
+
+    def first_stage(self) -> bytes:
+        """What a host's Python receives first: the size of the packed stage, the stage, and the digests that it wants."""
+        with open(os.path.join(os.path.dirname(__file__), "first_stage.py"), encoding="utf-8") as file:
+            text = file.read()
+        # `r` is standard input; see `RUN_FIRST_STAGE`.
+        call = f"\nmain(r, {program_cache_source().encode()!r})\n"
+        stage = zlib.compress((text + call).encode(), 9)
+        digests = json.dumps({"program": self.program.digest, "index": self.index.digest}).encode()
+        return b"%d\n%s%s\n" % (len(stage), stage, digests)
 
 
 def prepare(manifest: str, folder: str) -> PushPlan:

@@ -152,7 +152,6 @@ def _inventory(arguments: argparse.Namespace) -> Inventory:
 def _prepare(
     arguments: argparse.Namespace, hosts: Sequence[InventoryHost], values: dict[str, Any], folder: str
 ) -> tuple[list[list[HostPush]], PushPlan]:
-    from mainstay.push.first_stage_text import first_stage_bytes
     from mainstay.push.host_push import Connection, HostPush
     from mainstay.push.outcome import HostOutcome
     from mainstay.push.plan import check_manifest, order_for, prepare
@@ -169,7 +168,7 @@ def _prepare(
         control_directory=control_directory(os.environ),
         become=arguments.become or arguments.ask_become_pass,
         become_password=_become_password(arguments),
-        first_stage=first_stage_bytes(plan.program, plan.index),
+        first_stage=plan.first_stage(),
     )
     shared = {
         "identity": f"push:{_push_name(arguments)}",
