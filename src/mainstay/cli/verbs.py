@@ -38,11 +38,12 @@ class Verb:
 
 
 def add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, shown: str | None = None) -> None:
-    """Adds the verbs, each with the options of every command that calls a server."""
+    """Adds the verbs; they and the command itself have the options of every command that calls a server."""
     import argparse
 
     from mainstay.cli.remote.connection_options import add_remote_options
 
+    add_remote_options(parser)
     names = [verb.name for verb in verbs]
 
     class VerbOrName(argparse._SubParsersAction):  # type: ignore[type-arg]  # generic only in type stubs

@@ -18,7 +18,6 @@ from __future__ import annotations
 from mainstay.cli.main import CommandRefused, add_list_option, print_json
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
-from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.enrolment_codes import (
     configure_code,
     configure_revocation,
@@ -53,7 +52,6 @@ STATUS_OF_VERB = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_remote_options(parser)
     add_verbs(
         parser,
         (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from mainstay.cli.main import print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
-from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import GOOD, age, format_value, print_table
@@ -30,7 +29,6 @@ GLOBAL = "all providers"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_remote_options(parser)
     add_verbs(
         parser,
         (

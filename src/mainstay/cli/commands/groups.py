@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, name_of, short_id
-from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.removal import print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import age, print_table
@@ -23,7 +22,6 @@ PATH = "/service-groups"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_remote_options(parser)
     add_verbs(
         parser,
         (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
-from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.property_options import parse_untyped
 from mainstay.cli.remote.removal import add_yes_option, print_outcome, removal_verb, remove
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
@@ -27,7 +26,6 @@ TYPES = "/service-option-types"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_remote_options(parser)
     add_verbs(
         parser,
         (

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused, print_json, whole_number
 from mainstay.cli.remote.connection import find_named, list_items, name_of, short_id
-from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
 from mainstay.cli.remote.removal import removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
@@ -40,7 +39,6 @@ MAX_EXCLUDED = 2**64
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_remote_options(parser)
     add_verbs(
         parser,
         (

@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_agent, find_named, find_participant_id, list_items, name_of, short_id
-from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.new_tokens import add_token_file_option, add_token_options, show_token, token_body
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
@@ -31,7 +30,6 @@ OUTPUT = "--output"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_remote_options(parser)
     add_verbs(
         parser,
         (

@@ -11,7 +11,6 @@ import sys
 from mainstay.cli.documents import read_type_document
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_type, list_items, short_id
-from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, removal_verb
 from mainstay.cli.remote.service_types import (
     allowed_text,
@@ -45,7 +44,6 @@ EFFECTS = {"sealedSecrets": "plain values were sealed", "deletedSecrets": "secre
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_remote_options(parser)
     add_verbs(
         parser,
         (
