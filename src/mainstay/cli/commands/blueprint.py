@@ -14,7 +14,7 @@ import os
 from contextlib import contextmanager
 
 from mainstay.cli.main import CommandRefused, add_list_option, print_error, print_json
-from mainstay.cli.remote.connection_options import add_connection_options
+from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import GOOD, age, print_table
 
@@ -83,8 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for verb in (push, pull, listed, versions, remove):
         verb.add_argument("--server", metavar="URL", help="address of the control plane (default: the saved login)")
         verb.add_argument("--token-file", metavar="FILE", help="file with an admin token")
-        add_connection_options(verb)
-        verb.add_argument("--json", action="store_true", help="print one JSON document")
+        add_remote_options(verb)
 
 
 def run(arguments: argparse.Namespace) -> int:
