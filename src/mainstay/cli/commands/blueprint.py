@@ -11,7 +11,7 @@ Exit code: 0 success, 1 faults were found or the server is unreachable, 2 the re
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from mainstay.cli.main import CommandRefused, add_list_option, print_error, print_json
 from mainstay.cli.remote.connection_options import add_remote_options
@@ -196,7 +196,6 @@ def _test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> i
 
 
 def _test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
-    from contextlib import ExitStack
     from tempfile import TemporaryDirectory
 
     from mainstay.agent.blueprint import read_blueprint

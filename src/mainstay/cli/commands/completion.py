@@ -6,7 +6,7 @@ The script calls `mainstay completion --words …`, which prints nothing if the 
 
 from __future__ import annotations
 
-from mainstay.cli.main import command_names, load_command, make_parser, summary_of
+from mainstay.cli.main import CommandRefused, command_names, load_command, make_parser, summary_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -235,7 +235,6 @@ def _service_names(client: Client, _values: list[str], current: str) -> list[str
 
 def _available_actions(client: Client, values: list[str], _current: str) -> list[str]:
     """The first argument is a service (`do`) or a service type (`rollout`)."""
-    from mainstay.cli.main import CommandRefused
     from mainstay.cli.remote.connection import find_service, find_type
     from mainstay.cli.remote.service_types import lifecycle_of
 
@@ -249,7 +248,6 @@ def _available_actions(client: Client, values: list[str], _current: str) -> list
 def _property_names(client: Client, values: list[str], current: str) -> list[str]:
     """The first argument is a service type (`order`) or a service (`do`)."""
     from mainstay.agent.client import ServerRefusal
-    from mainstay.cli.main import CommandRefused
     from mainstay.cli.remote.connection import find_service, find_type
     from mainstay.cli.remote.service_types import allowed_values, members_of, set_by, type_of, walk_properties
 

@@ -6,6 +6,7 @@ from mainstay.cli.main import CommandRefused, add_limit_option, print_json
 from mainstay.cli.remote.connection import connected, find_job, find_service, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import cancel_note, progress_text
+from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, elapsed, local_time, print_fields, print_table
 
@@ -100,8 +101,6 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
         return 0
     print_fields(_fields(job, _requested_by(client, job)))
     if isinstance(report, dict) and isinstance(report.get("events"), list):
-        from mainstay.cli.views.reports import print_report
-
         print()
         print_report(report, verbose=arguments.verbose)
     elif report is not None:

@@ -11,6 +11,7 @@ import sys
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import connected, find_orphan, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, age, local_time, print_fields, print_table
 
@@ -95,8 +96,6 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
         ]
     )
     if isinstance(report, dict) and isinstance(report.get("events"), list):
-        from mainstay.cli.views.reports import print_report
-
         print()
         print_report(report, verbose=arguments.verbose)
     return 0
