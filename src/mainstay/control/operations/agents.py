@@ -211,7 +211,7 @@ class _Undone(Exception):
 async def check_default_configuration(work: UnitOfWork, agent_type: AgentType, provider_id: str) -> None:
     """Refuses agent types whose agents need a configuration of their own. Tries it and undoes that."""
     try:
-        async with work.tx.part():
+        async with work.tx.savepoint():
             await _configure(work, agent_type, None, new_id(), provider_id, None)
             raise _Undone
     except _Undone:

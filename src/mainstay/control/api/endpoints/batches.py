@@ -156,7 +156,7 @@ class _Parts:
 
     async def _carry_out(self, number: int, request: PartRequest) -> PartResult:
         try:
-            async with self._tx.part():
+            async with self._tx.savepoint():
                 answer, job = await self._act(request)
         except Exception as error:
             refusal = refusal_answer(error)

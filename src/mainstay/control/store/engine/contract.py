@@ -54,7 +54,8 @@ class Transaction(Protocol):
         ...
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
-        """An exception inside takes back only the statements inside, and is raised again."""
+        """A part of the transaction: an exception inside undoes the part and is raised again, and the transaction can
+        go on."""
         ...
 
     async def lock(self, name: str) -> None:
@@ -63,10 +64,6 @@ class Transaction(Protocol):
 
     async def try_lock(self, name: str) -> bool:
         """Like `lock`, but returns False at once if another transaction holds the lock."""
-        ...
-
-    def part(self) -> AbstractAsyncContextManager[None]:
-        """A part of the transaction: an error inside undoes the part, and the transaction can go on."""
         ...
 
     def announce(self, topic: str) -> None:

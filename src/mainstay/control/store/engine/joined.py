@@ -9,7 +9,7 @@ from mainstay.control.store.engine.contract import Store, Transaction
 
 
 class JoinedStore:
-    """What one part writes, the next parts read. The caller commits or rolls back, and separates parts with `Transaction.part`."""
+    """What one part writes, the next parts read. The caller commits or rolls back, and separates parts with `Transaction.savepoint`."""
 
     def __init__(self, store: Store, transaction: Transaction) -> None:
         self._store = store

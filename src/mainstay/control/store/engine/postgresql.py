@@ -125,13 +125,14 @@ class PostgresqlTransaction:
         self._batch.add(statement, parameters)
 
     @asynccontextmanager
-    async def part(self) -> AsyncIterator[None]:
+    async def savepoint(self) -> AsyncIterator[None]:
         with _NamedErrors():
             await self.execute("SAVEPOINT part")
             try:
                 yield
                 await self.flush()
             except BaseException:
+                # Queued writes of the part must not run after it.
                 self._batch = Batch()
                 await self._connection.execute("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")
                 raise
@@ -143,20 +144,6 @@ class PostgresqlTransaction:
             batch, self._batch = self._batch, Batch()
             text, values = batch.together()
             await self._connection.execute(text, *values)
-
-    @asynccontextmanager
-    async def savepoint(self) -> AsyncIterator[None]:
-        await self.execute("SAVEPOINT part")
-        try:
-            yield
-            await self.flush()
-        except BaseException:
-            # Queued writes of the part must not run after it.
-            self._batch = Batch()
-            await self.execute("ROLLBACK TO SAVEPOINT part")
-            raise
-        finally:
-            await self.execute("RELEASE SAVEPOINT part")
 
     async def lock(self, name: str) -> None:
         await self._connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(name.encode()))

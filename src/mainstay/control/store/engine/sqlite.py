@@ -112,17 +112,6 @@ class SqliteTransaction:
     async def try_lock(self, name: str) -> bool:
         return True
 
-    @asynccontextmanager
-    async def part(self) -> AsyncIterator[None]:
-        self._connection.execute("SAVEPOINT part")
-        try:
-            yield
-        except BaseException:
-            self._connection.execute("ROLLBACK TO part")
-            self._connection.execute("RELEASE part")
-            raise
-        self._connection.execute("RELEASE part")
-
     def announce(self, topic: str) -> None:
         self.topics.add(topic)
 
