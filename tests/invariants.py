@@ -155,7 +155,7 @@ async def _pools(tx: Transaction) -> list[str]:
             id=pool.id,
         )
         spans = [
-            (int.from_bytes(bytes(each["first_address"])), int.from_bytes(bytes(each["last_address"])))  # type: ignore[call-overload]
+            (int.from_bytes(bytes(each["first_address"])), int.from_bytes(bytes(each["last_address"])))
             for each in ranges
         ]
         values = await tx.fetch("SELECT name FROM service_pool_values WHERE service_pool_id = :id", id=pool.id)

@@ -26,7 +26,6 @@ from mainstay.control.store.events import (
     has_unnumbered,
     hash_of,
     lock_chain,
-    newest_number,
     number_events,
     read_checkpoint,
     read_parties,
@@ -34,6 +33,7 @@ from mainstay.control.store.events import (
     read_unnumbered,
     set_numbers_and_hashes,
 )
+from mainstay.control.store.subscriptions import last_number
 
 # Events may be large: a transaction blocks other writers, and hashing blocks the process.
 HASHED_AT_ONCE = 500
@@ -85,7 +85,7 @@ async def chain_next(tx: Transaction) -> bool:
 
 async def _chain_new(tx: Transaction) -> bool:
     """Numbers and hashes new events, each with one write. Returns whether there may be more."""
-    newest = await newest_number(tx)
+    newest = await last_number(tx)
     if newest and await hash_of(tx, newest) is None:
         await number_events(tx)
         return True

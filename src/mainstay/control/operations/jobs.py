@@ -44,6 +44,7 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import jobs as store
 from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.engine.queries import encode_json, encode_optional
 from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
 from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, LoggedProgress, RunRow
 from mainstay.control.store.orphans import holds_instance
@@ -222,7 +223,7 @@ async def renew(work: UnitOfWork, job: JobRow, wanted: Renewal) -> Renewed:
         progress = {name: value for name, value in msgspec.to_builtins(wanted.progress).items() if value is not None}
     expires = decision.lease_expires_at
     after = msgspec.structs.replace(held.job, lease_expires_at=expires, updated_at=work.now, progress=progress)
-    log = store.encode_log(_log_progress(held, wanted.progress, work.now))
+    log = encode_json(_log_progress(held, wanted.progress, work.now))
     await JOBS.update(work.tx, after, deadline_at=to_microseconds(decision.deadline_at), progress_log=log)
     return Renewed(expires, held.job.cancel_requested)
 
@@ -420,8 +421,9 @@ async def _end_job(
     after = msgspec.structs.replace(
         held.job, status=status, error_message=message, completed_at=work.now, updated_at=work.now
     )
-    report_text = None if report is None else msgspec.json.encode(report).decode()
-    await JOBS.update(work.tx, after, outcome=outcome, report=report_text, deadline_at=None, progress_log=None)
+    await JOBS.update(
+        work.tx, after, outcome=outcome, report=encode_optional(report), deadline_at=None, progress_log=None
+    )
     await work.record_event(decide.ended_event_type(status), held.job, after)
     # The next job of the same group may start now.
     work.tx.announce(runs.agent_topic(held.job.agent_id))

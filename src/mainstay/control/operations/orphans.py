@@ -20,6 +20,7 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_i
 from mainstay.control.operations.machinery.views import AgentNamed, Named, ServiceView, show_services
 from mainstay.control.store import orphans as store
 from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.engine.queries import encode_optional
 from mainstay.control.store.jobs import RUNS, active_job
 from mainstay.control.store.orphans import ORPHANS, OrphanRow, OrphanSnapshot
 from mainstay.control.store.participants import PARTICIPANTS
@@ -157,7 +158,7 @@ async def fail(work: UnitOfWork, orphan: OrphanRow, wanted: CleanUpFailure) -> N
     after = msgspec.structs.replace(
         before, attempts=failed.attempts, last_error=failed.last_error, updated_at=work.now
     )
-    await ORPHANS.update(work.tx, after, report=store.encode_report(wanted.report))
+    await ORPHANS.update(work.tx, after, report=encode_optional(wanted.report))
     await work.record_event("orphan.failed", before, after)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.queries import encode_json, fetch_column
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 
@@ -27,11 +26,11 @@ AGENT_TYPES = Table("agent_types", "agent_type", AgentType)
 
 async def serving_types(tx: Transaction, service_type_id: str, limit: int = 10) -> list[str]:
     """The ids of agent types that serve a service type."""
-    rows = await tx.fetch(
-        f"SELECT agent_type_id AS id FROM agent_type_service_types WHERE service_type_id = :id LIMIT {limit}",
+    return await fetch_column(
+        tx,
+        f"SELECT agent_type_id FROM agent_type_service_types WHERE service_type_id = :id LIMIT {limit}",
         id=service_type_id,
     )
-    return [str(row["id"]) for row in rows]
 
 
 async def served_names(tx: Transaction, agent_type_ids: Sequence[str]) -> dict[str, list[str]]:
@@ -41,11 +40,11 @@ async def served_names(tx: Transaction, agent_type_ids: Sequence[str]) -> dict[s
         " JOIN service_types ON service_types.id = served.service_type_id"
         f" WHERE served.agent_type_id IN (SELECT value FROM {tx.json_items}(:ids))"
         " ORDER BY service_types.name_folded LIMIT 5000",
-        ids=msgspec.json.encode(list(agent_type_ids)).decode(),
+        ids=encode_json(agent_type_ids),
     )
     found: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(str(row["agent_type_id"]), []).append(str(row["name"]))
+        found.setdefault(row["agent_type_id"], []).append(row["name"])
     return found
 
 
@@ -92,6 +91,6 @@ async def granted_by_migration(tx: Transaction, limit: int) -> list[tuple[AgentT
         "SELECT agent_type_id, provider_id FROM agent_type_providers WHERE by_migration = 1"
         f" ORDER BY agent_type_id, provider_id LIMIT {limit}"
     )
-    types = await AGENT_TYPES.many(tx, (str(row["agent_type_id"]) for row in rows))
-    providers = await PARTICIPANTS.many(tx, (str(row["provider_id"]) for row in rows))
-    return [(types[str(row["agent_type_id"])], providers[str(row["provider_id"])]) for row in rows]
+    types = await AGENT_TYPES.many(tx, (row["agent_type_id"] for row in rows))
+    providers = await PARTICIPANTS.many(tx, (row["provider_id"] for row in rows))
+    return [(types[row["agent_type_id"]], providers[row["provider_id"]]) for row in rows]

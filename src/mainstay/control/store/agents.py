@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-import msgspec
-
-from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.paging import SqlCondition, escape_like, joined_conditions
+from mainstay.control.store.engine.queries import encode_json, placeholders
 from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
 
 AgentStatus = Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
@@ -57,12 +56,12 @@ async def note_blueprints(tx: Transaction, agent_id: str) -> None:
 
 
 async def silent_agents(tx: Transaction, before: datetime, limit: int) -> list[AgentRow]:
-    rows = await tx.fetch(
-        f"SELECT {AGENTS.select()} FROM agents WHERE status = 'Connected' AND last_status_update < :before"
+    return await AGENTS.where(
+        tx,
+        "status = 'Connected' AND last_status_update < :before"
         f" ORDER BY last_status_update LIMIT {limit}{tx.skip_locked}",
         before=to_microseconds(before),
     )
-    return [AGENTS.decode(row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +78,27 @@ async def page_trouble_first(
     tx: Transaction, scope: Sequence[SqlCondition], statuses: Sequence[str], part: str, limit: int, offset: int
 ) -> list[AgentRow]:
     """Agents whose name or tags contain `part`: broken ones first, disabled ones last, then by name."""
-    given: dict[str, Value] = {f"status_{index}": each for index, each in enumerate(statuses)}
-    conditions = [f"status IN ({', '.join(f':{name}' for name in given)})"] if statuses else []
+    listed, given = placeholders(statuses, "status")
+    conditions = [f"status IN {listed}"] if statuses else []
     if part:
         conditions.append("(name_folded LIKE :part ESCAPE '!' OR lower(tags) LIKE :part ESCAPE '!')")
         given["part"] = f"%{escape_like(fold(part))}%"
     where, parameters = joined_conditions(scope, *conditions)
-    rows = await tx.fetch(
-        f"SELECT {AGENTS.select()} FROM agents WHERE {where}"
-        " ORDER BY CASE status WHEN 'Error' THEN 0 WHEN 'Disconnected' THEN 1 WHEN 'New' THEN 2 WHEN 'Connected' THEN 3"
+    return await AGENTS.where(
+        tx,
+        f"{where} ORDER BY CASE status WHEN 'Error' THEN 0 WHEN 'Disconnected' THEN 1 WHEN 'New' THEN 2 WHEN 'Connected' THEN 3"
         f" ELSE 4 END, name_folded, id LIMIT {int(limit)} OFFSET {int(offset)}",
-        **(parameters | given),  # type: ignore[arg-type]
+        **(parameters | given),
     )
-    return [AGENTS.decode(row) for row in rows]
 
 
 async def count_by_status(tx: Transaction, scope: Sequence[SqlCondition]) -> dict[str, int]:
     where, parameters = joined_conditions(scope)
     rows = await tx.fetch(
         f"SELECT status, count(*) AS number FROM agents WHERE {where} GROUP BY status",
-        **parameters,  # type: ignore[arg-type]
+        **parameters,
     )
-    return {str(row["status"]): int(str(row["number"])) for row in rows}
+    return {row["status"]: row["number"] for row in rows}
 
 
 async def read_loads(tx: Transaction, agent_ids: Sequence[str]) -> dict[str, AgentLoad]:
@@ -111,10 +109,10 @@ async def read_loads(tx: Transaction, agent_ids: Sequence[str]) -> dict[str, Age
         " (SELECT count(*) FROM jobs WHERE jobs.agent_id = agents.id AND jobs.status = 'Processing') AS running,"
         " (SELECT count(*) FROM orphans WHERE orphans.agent_id = agents.id AND closed_at IS NULL) AS orphans"
         f" FROM agents WHERE id IN (SELECT value FROM {tx.json_items}(:ids))",
-        ids=msgspec.json.encode(list(agent_ids)).decode(),
+        ids=encode_json(agent_ids),
     )
     names = ("services", "waiting", "running", "orphans")
-    return {str(row["id"]): AgentLoad(*(int(str(row[name])) for name in names)) for row in rows}
+    return {row["id"]: AgentLoad(*(row[name] for name in names)) for row in rows}
 
 
 async def count_services_by_type(tx: Transaction, agent_id: str) -> list[tuple[str, str, int]]:
@@ -129,4 +127,4 @@ async def count_services_by_type(tx: Transaction, agent_id: str) -> list[tuple[s
         " ORDER BY number DESC, service_types.name_folded LIMIT 1000",
         id=agent_id,
     )
-    return [(str(row["id"]), str(row["name"]), int(str(row["number"]))) for row in rows]
+    return [(row["id"], row["name"], row["number"]) for row in rows]

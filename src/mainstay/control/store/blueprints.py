@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.queries import encode_json, fetch_column, fetch_value
 from mainstay.control.store.engine.records import ForeignId, Record, Table, fold, to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
@@ -67,22 +68,21 @@ async def assign_version(
         folded=fold(name),
         version=version,
         service_type_id=service_type_id,
-        moves=msgspec.json.encode(list(moves)).decode(),
+        moves=encode_json(moves),
         movable=int(movable),
     )
 
 
 async def find_version(tx: Transaction, name: str, version: str) -> str | None:
     """The digest of this version's bundle."""
-    rows = await tx.fetch(
-        "SELECT digest FROM blueprints WHERE name = :name AND version = :version", name=name, version=version
-    )
-    return str(rows[0]["digest"]) if rows else None
+    statement = "SELECT digest FROM blueprints WHERE name = :name AND version = :version"
+    return await fetch_value(tx, statement, name=name, version=version)
 
 
 async def find_of_type(tx: Transaction, service_type_id: str, version: str) -> str | None:
     """The digest of this version for a service type. Of several names, the one of the current bundle comes first."""
-    rows = await tx.fetch(
+    return await fetch_value(
+        tx,
         "SELECT blueprints.digest FROM blueprints JOIN service_types ON service_types.id = blueprints.service_type_id"
         " LEFT JOIN blueprints AS current ON current.digest = service_types.blueprint_digest"
         " WHERE service_types.id = :id AND blueprints.version = :version"
@@ -90,7 +90,6 @@ async def find_of_type(tx: Transaction, service_type_id: str, version: str) -> s
         id=service_type_id,
         version=version,
     )
-    return str(rows[0]["digest"]) if rows else None
 
 
 async def upgrade_target(tx: Transaction, service_type_id: str, action: str) -> str | None:
@@ -102,25 +101,23 @@ async def upgrade_target(tx: Transaction, service_type_id: str, action: str) -> 
     )
     if not rows or rows[0]["moves"] is None:
         return None
-    moves = msgspec.json.decode(str(rows[0]["moves"]), type=list[str])
+    moves = msgspec.json.decode(rows[0]["moves"], type=list[str])
     return str(rows[0]["digest"]) if action in moves else None
 
 
 async def is_movable(tx: Transaction, digest: str) -> bool:
-    rows = await tx.fetch("SELECT movable FROM blueprints WHERE digest = :digest", digest=digest)
-    return bool(rows and rows[0]["movable"])
+    return bool(await fetch_value(tx, "SELECT movable FROM blueprints WHERE digest = :digest", digest=digest))
 
 
 async def find(tx: Transaction, digest: str) -> bytes | None:
-    rows = await tx.fetch("SELECT content FROM blueprints WHERE digest = :digest", digest=digest)
-    content = rows[0]["content"] if rows else None
-    return content if isinstance(content, bytes) else None
+    return await fetch_value(tx, "SELECT content FROM blueprints WHERE digest = :digest", digest=digest)
 
 
 async def find_served(tx: Transaction, digest: str, agent_id: str) -> bytes | None:
     """The bundle, if it belongs to a service type that the agent's type lists, or if a living service, an orphan or an
     active job of the agent names it."""
-    rows = await tx.fetch(
+    return await fetch_value(
+        tx,
         "SELECT content FROM blueprints WHERE digest = :digest AND ("
         "EXISTS (SELECT 1 FROM agents JOIN agent_type_service_types AS served"
         " ON served.agent_type_id = agents.agent_type_id"
@@ -135,8 +132,6 @@ async def find_served(tx: Transaction, digest: str, agent_id: str) -> bytes | No
         digest=digest,
         agent_id=agent_id,
     )
-    content = rows[0]["content"] if rows else None
-    return content if isinstance(content, bytes) else None
 
 
 async def find_version_row(tx: Transaction, digest: str, *, lock: bool = False) -> BlueprintVersion | None:
@@ -149,15 +144,15 @@ async def find_version_row(tx: Transaction, digest: str, *, lock: bool = False) 
     if not rows:
         return None
     row = rows[0]
-    at = to_time(int(str(row["created_at"])))
+    at = to_time(row["created_at"])
     return BlueprintVersion(
         id=digest,
         created_at=at,
         updated_at=at,
         digest=digest,
-        name=str(row["name"] or ""),
-        version=str(row["version"] or ""),
-        service_type_id=None if row["service_type_id"] is None else str(row["service_type_id"]),
+        name=row["name"] or "",
+        version=row["version"] or "",
+        service_type_id=row["service_type_id"],
         is_current=False,
     )
 
@@ -172,7 +167,7 @@ async def users_of(tx: Transaction, digest: str, limit: int = 10) -> dict[str, l
         "jobs": f"SELECT id FROM jobs WHERE blueprint_digest = :digest AND status IN {ACTIVE_STATUSES}",
     }
     return {
-        noun: [str(row["id"]) for row in await tx.fetch(f"{query} LIMIT {limit}", digest=digest)]
+        noun: await fetch_column(tx, f"{query} LIMIT {limit}", digest=digest)
         for noun, query in queries.items()
     }
 
@@ -186,6 +181,6 @@ async def versions_of(tx: Transaction, digests: Sequence[str]) -> dict[str, str]
     rows = await tx.fetch(
         f"SELECT digest, version FROM blueprints WHERE version IS NOT NULL"
         f" AND digest IN (SELECT value FROM {tx.json_items}(:digests))",
-        digests=msgspec.json.encode(digests).decode(),
+        digests=encode_json(digests),
     )
-    return {str(row["digest"]): str(row["version"]) for row in rows}
+    return {row["digest"]: row["version"] for row in rows}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-import msgspec
-
 from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.queries import encode_json, fetch_column
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.tokens import CALLER_COLUMNS, CALLER_TABLES, hash_token
 
@@ -65,10 +64,11 @@ async def living_sessions(
     tx: Transaction, ids: Sequence[str], created_after: datetime, seen_after: datetime
 ) -> frozenset[str]:
     """Those of the sessions that have not ended, in one query. Their tokens are checked elsewhere."""
-    rows = await tx.fetch(
+    found = await fetch_column(
+        tx,
         f"SELECT id FROM browser_sessions WHERE id IN (SELECT value FROM {tx.json_items}(:ids)) AND{_LIVING}",
-        ids=msgspec.json.encode(ids).decode(),
+        ids=encode_json(ids),
         created_after=to_microseconds(created_after),
         seen_after=to_microseconds(seen_after),
     )
-    return frozenset(str(row["id"]) for row in rows)
+    return frozenset(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.queries import fetch_number
 from mainstay.control.store.engine.records import to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
@@ -22,13 +23,11 @@ MOVED = (
 
 async def read_database_time(tx: Transaction) -> datetime:
     """The clock of PostgreSQL, which all replicas share."""
-    rows = await tx.fetch("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now")
-    return to_time(int(str(rows[0]["now"])))
+    return to_time(await fetch_number(tx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
 
 
 async def last_step(tx: Transaction) -> int:
-    rows = await tx.fetch("SELECT coalesce(max(number), 0) AS number FROM clock_steps")
-    return int(str(rows[0]["number"]))
+    return await fetch_number(tx, "SELECT max(number) FROM clock_steps")
 
 
 async def move_times(tx: Transaction, number: int, step: timedelta, now: datetime) -> None:

@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.queries import fetch_column
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.service_pools import SERVICE_POOLS, ServicePool
 
 
-async def waiting_jobs(tx: Transaction, before: datetime, limit: int) -> list[Row]:
+async def waiting_jobs(tx: Transaction, before: datetime, limit: int) -> Sequence[Row]:
     """Queued jobs of agents that are not connected, whatever their age, and of connected ones that are older than a time.
     `never_connected`: 1 if the agent has sent no request yet."""
-    return list(
-        await tx.fetch(
-            "SELECT jobs.id AS job_id, jobs.action, jobs.service_id, agents.name AS agent_name,"
-            " agents.status AS agent_status, CASE WHEN agents.status IN ('New', 'Disconnected')"
-            " AND agents.last_status_update <= agents.created_at THEN 1 ELSE 0 END AS never_connected"
-            " FROM jobs JOIN agents ON agents.id = jobs.agent_id"
-            " WHERE jobs.status = 'Pending' AND (agents.status <> 'Connected' OR jobs.created_at < :before)"
-            f" ORDER BY jobs.created_at LIMIT {limit}",
-            before=to_microseconds(before),
-        )
+    return await tx.fetch(
+        "SELECT jobs.id AS job_id, jobs.action, jobs.service_id, agents.name AS agent_name,"
+        " agents.status AS agent_status, CASE WHEN agents.status IN ('New', 'Disconnected')"
+        " AND agents.last_status_update <= agents.created_at THEN 1 ELSE 0 END AS never_connected"
+        " FROM jobs JOIN agents ON agents.id = jobs.agent_id"
+        " WHERE jobs.status = 'Pending' AND (agents.status <> 'Connected' OR jobs.created_at < :before)"
+        f" ORDER BY jobs.created_at LIMIT {limit}",
+        before=to_microseconds(before),
     )
 
 
-async def open_orphans(tx: Transaction, since: datetime, limit: int) -> list[Row]:
+async def open_orphans(tx: Transaction, since: datetime, limit: int) -> Sequence[Row]:
     """Orphans that need an operator: older than `since`, with a failed attempt, or of an agent that is not connected."""
-    return list(
-        await tx.fetch(
-            "SELECT orphans.id, orphans.service_id, orphans.service_name, orphans.attempts, orphans.last_error, orphans.reason,"
-            " agents.name AS agent_name, agents.status AS agent_status FROM orphans"
-            " JOIN agents ON agents.id = orphans.agent_id WHERE orphans.closed_at IS NULL"
-            " AND (orphans.created_at <= :since OR orphans.attempts > 0 OR agents.status <> 'Connected')"
-            f" ORDER BY orphans.created_at LIMIT {limit}",
-            since=to_microseconds(since),
-        )
+    return await tx.fetch(
+        "SELECT orphans.id, orphans.service_id, orphans.service_name, orphans.attempts, orphans.last_error, orphans.reason,"
+        " agents.name AS agent_name, agents.status AS agent_status FROM orphans"
+        " JOIN agents ON agents.id = orphans.agent_id WHERE orphans.closed_at IS NULL"
+        " AND (orphans.created_at <= :since OR orphans.attempts > 0 OR agents.status <> 'Connected')"
+        f" ORDER BY orphans.created_at LIMIT {limit}",
+        since=to_microseconds(since),
     )
 
 
 async def used_types(tx: Transaction) -> list[str]:
-    rows = await tx.fetch("SELECT DISTINCT service_type_id FROM services WHERE is_terminal = 0")
-    return [str(row["service_type_id"]) for row in rows]
+    return await fetch_column(tx, "SELECT DISTINCT service_type_id FROM services WHERE is_terminal = 0")
 
 
 async def living_states(tx: Transaction, service_type_id: str, limit: int) -> list[tuple[str, str]]:
@@ -50,12 +47,11 @@ async def living_states(tx: Transaction, service_type_id: str, limit: int) -> li
         f" ORDER BY created_at LIMIT {limit}",
         id=service_type_id,
     )
-    return [(str(row["id"]), str(row["status"])) for row in rows]
+    return [(row["id"], row["status"]) for row in rows]
 
 
 async def all_pools(tx: Transaction, limit: int) -> list[ServicePool]:
-    rows = await tx.fetch(f"SELECT {SERVICE_POOLS.select()} FROM service_pools ORDER BY created_at LIMIT {limit}")
-    return [SERVICE_POOLS.decode(row) for row in rows]
+    return await SERVICE_POOLS.where(tx, f"1 = 1 ORDER BY created_at LIMIT {limit}")
 
 
 _WITHOUT_OWNER = (
@@ -74,4 +70,4 @@ async def secrets_without_owner(tx: Transaction, limit: int) -> list[tuple[str, 
     rows = await tx.fetch(
         f"SELECT reference, owner_kind, owner_id FROM vault_secrets WHERE {_WITHOUT_OWNER} LIMIT {limit}"
     )
-    return [(str(row["reference"]), str(row["owner_kind"]), str(row["owner_id"])) for row in rows]
+    return [(row["reference"], row["owner_kind"], row["owner_id"]) for row in rows]

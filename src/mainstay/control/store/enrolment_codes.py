@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.queries import fetch_number, fetch_value
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 
@@ -48,12 +49,12 @@ async def add_agent_code(tx: Transaction, code_hash: str, agent_id: str, expires
 
 async def use_agent_code(tx: Transaction, code_hash: str, now: datetime) -> str | None:
     """The agent that the code enrolls. The same statement deletes the code, so exactly one of many callers gets it."""
-    rows = await tx.fetch(
+    return await fetch_value(
+        tx,
         "DELETE FROM enrolment_codes WHERE hash = :hash AND expires_at > :now RETURNING agent_id",
         hash=code_hash,
         now=to_microseconds(now),
     )
-    return str(rows[0]["agent_id"]) if rows else None
 
 
 async def take_place(tx: Transaction, code_hash: str, now: datetime) -> UsedCode | None:
@@ -70,23 +71,19 @@ async def take_place(tx: Transaction, code_hash: str, now: datetime) -> UsedCode
         return None
     after = ENROLMENT_CODES.decode(rows[0])
     before = ENROLMENT_CODES.decode({**rows[0], "uses_left": after.uses_left + 1})
-    return UsedCode(before, after, str(rows[0]["initiator_name"]))
+    return UsedCode(before, after, rows[0]["initiator_name"])
 
 
 async def count_open(tx: Transaction, provider_id: str, now: datetime) -> int:
-    rows = await tx.fetch(
-        "SELECT count(*) AS number FROM host_enrolment_codes WHERE provider_id = :provider_id AND uses_left > 0"
+    return await fetch_number(
+        tx,
+        "SELECT count(*) FROM host_enrolment_codes WHERE provider_id = :provider_id AND uses_left > 0"
         " AND expires_at > :now",
         provider_id=provider_id,
         now=to_microseconds(now),
     )
-    return int(str(rows[0]["number"]))
 
 
 async def has_agent_named(tx: Transaction, provider_id: str, name_folded: str) -> bool:
-    rows = await tx.fetch(
-        "SELECT 1 AS one FROM agents WHERE provider_id = :provider_id AND name_folded = :name LIMIT 1",
-        provider_id=provider_id,
-        name=name_folded,
-    )
-    return bool(rows)
+    statement = "SELECT 1 AS one FROM agents WHERE provider_id = :provider_id AND name_folded = :name LIMIT 1"
+    return bool(await tx.fetch(statement, provider_id=provider_id, name=name_folded))

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-import msgspec
-
 from mainstay.control.domain.event_chain import HASHED
-from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions, walk
+from mainstay.control.store.engine.queries import encode_json, fetch_value, placeholders
 from mainstay.control.store.engine.records import Record, Table, to_time, wire_names
 
 
@@ -138,18 +137,18 @@ def _hashed_document(row: Row) -> dict[str, Any]:
 
 async def hash_of(tx: Transaction, number: int) -> str | None:
     """Of a stored event, or of the last deleted one. None: the event has no hash, or there is no such event."""
-    rows = await tx.fetch(
+    return await fetch_value(
+        tx,
         "SELECT hash FROM events WHERE sequence_number = :number"
         " UNION ALL SELECT hash FROM event_checkpoints WHERE sequence_number = :number",
         number=number,
     )
-    return None if not rows or rows[0]["hash"] is None else str(rows[0]["hash"])
 
 
 async def read_checkpoint(tx: Transaction) -> EventCheckpoint | None:
     """None: no event was ever deleted."""
     rows = await tx.fetch("SELECT sequence_number, hash FROM event_checkpoints")
-    return EventCheckpoint(int(str(rows[0]["sequence_number"])), str(rows[0]["hash"])) if rows else None
+    return EventCheckpoint(rows[0]["sequence_number"], rows[0]["hash"]) if rows else None
 
 
 async def save_checkpoint(tx: Transaction, checkpoint: EventCheckpoint) -> None:
@@ -159,12 +158,6 @@ async def save_checkpoint(tx: Transaction, checkpoint: EventCheckpoint) -> None:
         number=checkpoint.sequence_number,
         hash=checkpoint.hash,
     )
-
-
-async def newest_number(tx: Transaction) -> int:
-    """0: no event has a number."""
-    rows = await tx.fetch("SELECT coalesce(max(sequence_number), 0) AS newest FROM events")
-    return int(str(rows[0]["newest"]))
 
 
 async def set_numbers_and_hashes(tx: Transaction, chained: Sequence[ChainedEvent]) -> None:
@@ -177,15 +170,13 @@ async def set_numbers_and_hashes(tx: Transaction, chained: Sequence[ChainedEvent
         f" hash = substr(chained.value, 1, {HASH_LENGTH})"
         f" FROM (SELECT value FROM {tx.json_items}(:chained)) AS chained"
         f" WHERE events.id = substr(chained.value, {id_start})",
-        chained=msgspec.json.encode(
-            [f"{each.hash}{each.number:0{NUMBER_LENGTH}}{each.event_id}" for each in chained]
-        ).decode(),
+        chained=encode_json([f"{each.hash}{each.number:0{NUMBER_LENGTH}}{each.event_id}" for each in chained]),
     )
 
 
 async def newest_of(tx: Transaction, entity_ids: Sequence[str], limit: int) -> list[EventRow]:
     """The newest events of these records, newest first. Each record is read along the index, up to the limit."""
-    marks: dict[str, Value] = {f"entity_{index}": each for index, each in enumerate(entity_ids)}
+    _, marks = placeholders(entity_ids, "entity")
     if not marks:
         return []
     columns = EVENTS.select()
@@ -196,13 +187,13 @@ async def newest_of(tx: Transaction, entity_ids: Sequence[str], limit: int) -> l
     )
     rows = await tx.fetch(
         f"SELECT {columns} FROM ({parts}) AS found ORDER BY created_at DESC, ordinal DESC, id LIMIT {int(limit)}",
-        **marks,  # type: ignore[arg-type]
+        **marks,
     )
     return [EVENTS.decode(row) for row in rows]
 
 
 async def read_parties(tx: Transaction, ids: Sequence[str]) -> dict[str, EventParties]:
-    marks: dict[str, Value] = {f"id_{index}": event_id for index, event_id in enumerate(ids)}
+    listed, marks = placeholders(ids)
     if not marks:
         return {}
     rows = await tx.fetch(
@@ -211,14 +202,11 @@ async def read_parties(tx: Transaction, ids: Sequence[str]) -> dict[str, EventPa
         " LEFT JOIN participants AS provider ON provider.id = events.provider_id"
         " LEFT JOIN participants AS consumer ON consumer.id = events.consumer_id"
         " LEFT JOIN agents ON agents.id = events.agent_id"
-        f" WHERE events.id IN ({', '.join(f':{name}' for name in marks)})",
-        **marks,  # type: ignore[arg-type]
+        f" WHERE events.id IN {listed}",
+        **marks,
     )
     names = ("initiator_name", "initiator_participant_id", "provider", "consumer", "agent")
-    return {
-        str(row["id"]): EventParties(*(None if row[name] is None else str(row[name]) for name in names))
-        for row in rows
-    }
+    return {row["id"]: EventParties(*(row[name] for name in names)) for row in rows}
 
 
 async def read_summaries(
@@ -240,7 +228,7 @@ async def read_summaries(
         slow=True,
         **parameters,
     )
-    return [EventSummary(**{name: row[name] for name in (*SUMMARY_COLUMNS, "service_id")}) for row in rows]  # type: ignore[arg-type]
+    return [EventSummary(**{name: row[name] for name in (*SUMMARY_COLUMNS, "service_id")}) for row in rows]
 
 
 _NAMED_TABLES = (
@@ -271,14 +259,14 @@ async def entity_names(tx: Transaction, ids: Sequence[str]) -> dict[str, str]:
         f"SELECT jobs.id, services.name FROM jobs JOIN services ON services.id = jobs.service_id WHERE jobs.id {wanted}",
         f"SELECT id, service_name AS name FROM orphans WHERE id {wanted} AND closed_at IS NULL",
     ]
-    rows = await tx.fetch(" UNION ALL ".join(parts), ids=msgspec.json.encode(sorted(set(ids))).decode())
-    return {str(row["id"]): str(row["name"]) for row in rows}
+    rows = await tx.fetch(" UNION ALL ".join(parts), ids=encode_json(sorted(set(ids))))
+    return {row["id"]: row["name"] for row in rows}
 
 
 async def first_unhashed(tx: Transaction) -> int | None:
     """The number of the first event without a hash. None: every event has one."""
-    rows = await tx.fetch(
+    return await fetch_value(
+        tx,
         "SELECT sequence_number FROM events WHERE hash IS NULL AND sequence_number IS NOT NULL"
-        " ORDER BY sequence_number LIMIT 1"
+        " ORDER BY sequence_number LIMIT 1",
     )
-    return int(str(rows[0]["sequence_number"])) if rows else None

@@ -25,7 +25,7 @@ async def reserve(tx: Transaction, token_id: str, key: str, digest: str, now: da
         token_id=token_id,
         key=key,
     )
-    return str(rows[0]["body_digest"]), str(rows[0]["answer"])
+    return rows[0]["body_digest"], rows[0]["answer"]
 
 
 async def keep_answer(tx: Transaction, token_id: str, key: str, answer: str) -> None:
@@ -44,7 +44,7 @@ async def answers_with(tx: Transaction, text: str) -> list[tuple[str, str, str]]
         slow=True,
         pattern=f"%{text}%",
     )
-    return [(str(row["token_id"]), str(row["key"]), str(row["answer"])) for row in rows]
+    return [(row["token_id"], row["key"], row["answer"]) for row in rows]
 
 
 async def delete_older(tx: Transaction, before: datetime) -> None:

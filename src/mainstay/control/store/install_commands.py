@@ -20,7 +20,4 @@ INSTALL_COMMANDS = Table("install_commands", "install_command", InstallCommandRo
 
 
 async def find_by_hash(tx: Transaction, token_hash: str) -> InstallCommandRow | None:
-    rows = await tx.fetch(
-        f"SELECT {INSTALL_COMMANDS.select()} FROM install_commands WHERE hash = :hash", hash=token_hash
-    )
-    return INSTALL_COMMANDS.decode(rows[0]) if rows else None
+    return await INSTALL_COMMANDS.first(tx, "hash = :hash", hash=token_hash)

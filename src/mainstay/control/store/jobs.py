@@ -8,8 +8,16 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.domain.jobs import ACTIVE, JobStatus
-from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.queries import (
+    decode_optional,
+    encode_optional,
+    fetch_column,
+    fetch_number,
+    fetch_value,
+    placeholders,
+)
 from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_optional_microseconds, to_time
 
 # The same text as in the partial indexes; otherwise the databases do not use them.
@@ -75,13 +83,13 @@ def find_jobs(statuses: Collection[JobStatus], service_ids: Sequence[str]) -> tu
     A query with a limit is not merged into the one around it, so that the databases do not prefer the index of a
     participant with a million jobs. States are literals: a partial index is used only if its condition is in the
     statement."""
-    marks: dict[str, Value] = {f"listed_{index}": each for index, each in enumerate(service_ids)}
+    listed_services, marks = placeholders(service_ids, "listed")
     conditions = []
     if statuses:
         listed = ", ".join(f"'{status}'" for status in sorted(statuses))
         conditions.append(SqlCondition(f"status IN ({listed})"))
     if marks:
-        of_services = f"service_id IN ({', '.join(f':{name}' for name in marks)})"
+        of_services = f"service_id IN {listed_services}"
         return _narrowed(of_services), [*conditions, SqlCondition(of_services, marks)]
     if statuses and set(statuses) <= set(ACTIVE):
         return _narrowed(f"status IN {ACTIVE_STATUSES}"), conditions
@@ -126,41 +134,31 @@ async def find_job_with_hold(tx: Transaction, job_id: str, *, lock: bool = False
     (row,) = rows
     deadline = row["deadline_at"]
     return JOBS.decode(row), JobHold(
-        to_time(deadline) if isinstance(deadline, int) else None,
-        _optional_text(row["lease_hash"]),
-        _optional_text(row["claim_id"]),
-        _optional_text(row["outcome"]),
+        None if deadline is None else to_time(deadline),
+        row["lease_hash"],
+        row["claim_id"],
+        row["outcome"],
         _decode_log(row["progress_log"]),
     )
 
 
-def _decode_log(text: object) -> list[LoggedProgress]:
-    return [] if text is None else msgspec.json.decode(str(text), type=list[LoggedProgress])
-
-
-def encode_log(entries: Sequence[LoggedProgress]) -> str:
-    return msgspec.json.encode(entries).decode()
+def _decode_log(text: str | None) -> list[LoggedProgress]:
+    return [] if text is None else msgspec.json.decode(text, type=list[LoggedProgress])
 
 
 async def read_log(tx: Transaction, job_id: str) -> list[LoggedProgress]:
     """What the agent reported about the progress of an active job, oldest first."""
-    rows = await tx.fetch("SELECT progress_log FROM jobs WHERE id = :id", id=job_id)
-    return _decode_log(rows[0]["progress_log"]) if rows else []
+    return _decode_log(await fetch_value(tx, "SELECT progress_log FROM jobs WHERE id = :id", id=job_id))
 
 
 async def newest_of_service(tx: Transaction, service_id: str, limit: int) -> list[JobRow]:
-    rows = await tx.fetch(
-        f"SELECT {JOBS.select()} FROM jobs WHERE service_id = :id ORDER BY created_at DESC, id DESC LIMIT {int(limit)}",
-        id=service_id,
+    return await JOBS.where(
+        tx, f"service_id = :id ORDER BY created_at DESC, id DESC LIMIT {int(limit)}", id=service_id
     )
-    return [JOBS.decode(row) for row in rows]
 
 
 async def active_job(tx: Transaction, service_id: str) -> JobRow | None:
-    rows = await tx.fetch(
-        f"SELECT {JOBS.select()} FROM jobs WHERE service_id = :id AND status IN {ACTIVE_STATUSES}", id=service_id
-    )
-    return JOBS.decode(rows[0]) if rows else None
+    return await JOBS.first(tx, f"service_id = :id AND status IN {ACTIVE_STATUSES}", id=service_id)
 
 
 async def claim(
@@ -207,38 +205,37 @@ async def pending_jobs(
         agent_id=agent_id,
         service_id=service_id,
     )
-    return [(JOBS.decode(row), None if row["orphan_id"] is None else str(row["orphan_id"])) for row in rows]
+    return [(JOBS.decode(row), row["orphan_id"]) for row in rows]
 
 
 async def agents_with_pending_jobs(tx: Transaction, before: datetime, limit: int) -> list[str]:
     """Agents with jobs that have been pending since before this time."""
-    rows = await tx.fetch(
+    return await fetch_column(
+        tx,
         f"SELECT DISTINCT agent_id FROM jobs WHERE status = 'Pending' AND created_at < :before LIMIT {limit}",
         before=to_microseconds(before),
     )
-    return [str(row["agent_id"]) for row in rows]
 
 
 async def overdue_ids(tx: Transaction, now: datetime, limit: int) -> list[str]:
-    rows = await tx.fetch(
+    return await fetch_column(
+        tx,
         f"SELECT id FROM jobs WHERE status IN {ACTIVE_STATUSES} AND deadline_at <= :now ORDER BY deadline_at LIMIT {limit}",
         now=to_microseconds(now),
     )
-    return [str(row["id"]) for row in rows]
 
 
 async def was_claimed(tx: Transaction, job_id: str) -> bool:
     """Whether an agent ever claimed the job, also if it was released or requeued since."""
-    rows = await tx.fetch("SELECT was_claimed FROM jobs WHERE id = :id", id=job_id)
-    return bool(rows and rows[0]["was_claimed"])
+    return bool(await fetch_number(tx, "SELECT was_claimed FROM jobs WHERE id = :id", id=job_id))
 
 
 async def active_ids_of_agent(tx: Transaction, agent_id: str, limit: int = 10) -> list[str]:
-    rows = await tx.fetch(
+    return await fetch_column(
+        tx,
         f"SELECT id FROM jobs WHERE agent_id = :id AND status IN {ACTIVE_STATUSES} ORDER BY created_at, id LIMIT {limit}",
         id=agent_id,
     )
-    return [str(row["id"]) for row in rows]
 
 
 async def delete_ended_of_agent(tx: Transaction, agent_id: str) -> None:
@@ -253,25 +250,19 @@ async def delete_ended_of_agent(tx: Transaction, agent_id: str) -> None:
 
 async def ever_claimed(tx: Transaction, service_id: str) -> bool:
     """Whether an agent ever claimed a job of the service, also one that was released or requeued."""
-    rows = await tx.fetch(
-        "SELECT 1 AS found FROM jobs WHERE service_id = :id AND was_claimed = 1 LIMIT 1", id=service_id
-    )
-    return bool(rows)
+    statement = "SELECT 1 AS found FROM jobs WHERE service_id = :id AND was_claimed = 1 LIMIT 1"
+    return bool(await tx.fetch(statement, id=service_id))
 
 
 async def ever_completed(tx: Transaction, service_id: str) -> bool:
-    rows = await tx.fetch(
-        "SELECT 1 AS found FROM jobs WHERE service_id = :id AND status = 'Completed' LIMIT 1", id=service_id
-    )
-    return bool(rows)
+    statement = "SELECT 1 AS found FROM jobs WHERE service_id = :id AND status = 'Completed' LIMIT 1"
+    return bool(await tx.fetch(statement, id=service_id))
 
 
 async def report_of(tx: Transaction, job_id: str, max_characters: int | None = None) -> object | None:
     """None: there is no report, or it has more characters."""
     limit = "" if max_characters is None else f" AND length(report) <= {int(max_characters)}"
-    rows: list[Row] = list(await tx.fetch(f"SELECT report FROM jobs WHERE id = :id{limit}", id=job_id))
-    text = rows[0]["report"] if rows else None
-    return None if text is None else msgspec.json.decode(str(text))
+    return decode_optional(await fetch_value(tx, f"SELECT report FROM jobs WHERE id = :id{limit}", id=job_id))
 
 
 class JobNotes(msgspec.Struct, frozen=True):
@@ -287,7 +278,7 @@ class JobNotes(msgspec.Struct, frozen=True):
 
 async def read_notes(tx: Transaction, ids: Sequence[str], max_report: int = 200_000) -> dict[str, JobNotes]:
     """Later steps of a run are queued by the agent; the request is the one of the first step."""
-    marks: dict[str, Value] = {f"id_{index}": job_id for index, job_id in enumerate(ids)}
+    listed, marks = placeholders(ids)
     if not marks:
         return {}
     rows = await tx.fetch(
@@ -297,22 +288,18 @@ async def read_notes(tx: Transaction, ids: Sequence[str], max_report: int = 200_
         f" THEN jobs.report{tx.as_json} -> 'summary' END"
         " AS summary FROM jobs LEFT JOIN jobs AS first ON first.run_id = jobs.run_id AND first.step = 1"
         " LEFT JOIN events ON events.entity_id = first.id AND events.type = 'job.created'"
-        f" WHERE jobs.id IN ({', '.join(f':{name}' for name in marks)})",
-        **marks,  # type: ignore[arg-type]
+        f" WHERE jobs.id IN {listed}",
+        **marks,
     )
     return {
-        str(row["id"]): JobNotes(
-            role=_optional_text(row["initiator_role"]),
-            name=_optional_text(row["initiator_name"]),
-            participant_id=_optional_text(row["initiator_participant_id"]),
-            summary=_decode_json(row["summary"]),
+        row["id"]: JobNotes(
+            row["initiator_role"],
+            row["initiator_name"],
+            row["initiator_participant_id"],
+            decode_optional(row["summary"]),
         )
         for row in rows
     }
-
-
-def _optional_text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 class JobName(msgspec.Struct, frozen=True):
@@ -325,13 +312,10 @@ async def find_by_times(
     tx: Transaction, service_id: str, times: Sequence[datetime], ids: Sequence[str]
 ) -> list[JobName]:
     """The jobs of the service that were created at one of these times, and those with one of these ids."""
-    at: dict[str, Value] = {f"at_{index}": to_microseconds(time) for index, time in enumerate(times)}
-    by_id: dict[str, Value] = {f"id_{index}": job_id for index, job_id in enumerate(ids)}
-    conditions = [
-        f"{column} IN ({', '.join(f':{name}' for name in marks)})"
-        for column, marks in (("created_at", at), ("id", by_id))
-        if marks
-    ]
+    listed_times, at = placeholders([to_microseconds(time) for time in times], "at")
+    listed_ids, by_id = placeholders(ids)
+    conditions = [f"created_at IN {listed_times}"] if at else []
+    conditions += [f"id IN {listed_ids}"] if by_id else []
     if not conditions:
         return []
     rows = await tx.fetch(
@@ -340,20 +324,20 @@ async def find_by_times(
             for condition in conditions
         ),
         service_id=service_id,
-        **at,  # type: ignore[arg-type]
-        **by_id,  # type: ignore[arg-type]
+        **at,
+        **by_id,
     )
-    return [JobName(str(row["id"]), str(row["action"]), to_time(int(str(row["created_at"])))) for row in rows]
+    return [JobName(row["id"], row["action"], to_time(row["created_at"])) for row in rows]
 
 
 async def latest_job_id(tx: Transaction, service_id: str, *, other_than: str) -> str | None:
-    rows = await tx.fetch(
+    return await fetch_value(
+        tx,
         "SELECT id FROM jobs WHERE service_id = :service_id AND id <> :other_than"
         " ORDER BY created_at DESC, id DESC LIMIT 1",
         service_id=service_id,
         other_than=other_than,
     )
-    return str(rows[0]["id"]) if rows else None
 
 
 class PastJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -368,34 +352,26 @@ class PastJob(msgspec.Struct, frozen=True, kw_only=True):
 
 async def past_jobs(tx: Transaction, service_ids: Sequence[str]) -> dict[str, list[PastJob]]:
     """The ended jobs by service."""
-    marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(service_ids)}
+    listed, marks = placeholders(service_ids)
     if not marks:
         return {}
     rows = await tx.fetch(
         f"SELECT id, service_id, params, report, error_message, progress FROM jobs WHERE status NOT IN {ACTIVE_STATUSES}"
-        f" AND service_id IN ({', '.join(f':{name}' for name in marks)}) ORDER BY created_at, id",
+        f" AND service_id IN {listed} ORDER BY created_at, id",
         slow=True,
         **marks,
     )
     found: dict[str, list[PastJob]] = {}
     for row in rows:
         job = PastJob(
-            id=str(row["id"]),
-            params=_decode_json(row["params"]),  # type: ignore[arg-type]
-            report=_decode_json(row["report"]),
+            id=row["id"],
+            params=decode_optional(row["params"]),
+            report=decode_optional(row["report"]),
             error_message=row["error_message"],
-            progress=_decode_json(row["progress"]),
+            progress=decode_optional(row["progress"]),
         )
-        found.setdefault(str(row["service_id"]), []).append(job)
+        found.setdefault(row["service_id"], []).append(job)
     return found
-
-
-def _decode_json(text: object) -> object:
-    return None if text is None else msgspec.json.decode(str(text))
-
-
-def _encode_json(value: object) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
 
 
 async def rewrite_past_job(tx: Transaction, job: PastJob) -> None:
@@ -403,32 +379,31 @@ async def rewrite_past_job(tx: Transaction, job: PastJob) -> None:
         "UPDATE jobs SET params = :params, report = :report, error_message = :error_message, progress = :progress"
         " WHERE id = :id",
         id=job.id,
-        params=_encode_json(job.params),
-        report=_encode_json(job.report),
+        params=encode_optional(job.params),
+        report=encode_optional(job.report),
         error_message=None if job.error_message is None else str(job.error_message),
-        progress=_encode_json(job.progress),
+        progress=encode_optional(job.progress),
     )
 
 
 async def planned_properties(tx: Transaction, service_ids: Sequence[str]) -> dict[str, dict[str, dict[str, object]]]:
     """The properties that runs gave or would have given to their service, by service and run."""
-    marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(service_ids)}
+    listed, marks = placeholders(service_ids)
     if not marks:
         return {}
     rows = await tx.fetch(
         "SELECT id, service_id, properties FROM runs WHERE properties IS NOT NULL"
-        f" AND service_id IN ({', '.join(f':{name}' for name in marks)})",
+        f" AND service_id IN {listed}",
         slow=True,
         **marks,
     )
     found: dict[str, dict[str, dict[str, object]]] = {}
     for row in rows:
-        properties = msgspec.json.decode(str(row["properties"]), type=dict[str, object])
-        found.setdefault(str(row["service_id"]), {})[str(row["id"])] = properties
+        found.setdefault(row["service_id"], {})[row["id"]] = msgspec.json.decode(row["properties"])
     return found
 
 
 async def set_planned_properties(tx: Transaction, run_id: str, properties: dict[str, object]) -> None:
     await tx.execute(
-        "UPDATE runs SET properties = :properties WHERE id = :id", id=run_id, properties=_encode_json(properties)
+        "UPDATE runs SET properties = :properties WHERE id = :id", id=run_id, properties=encode_optional(properties)
     )

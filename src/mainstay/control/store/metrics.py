@@ -9,6 +9,7 @@ import msgspec
 
 from mainstay.control.store.engine.contract import Transaction, Value
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
+from mainstay.control.store.engine.queries import fetch_number
 from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds, to_time
 
 EntityType = Literal["Agent", "Service", "Resource"]
@@ -73,7 +74,7 @@ async def aggregate(
             " GROUP BY 1 ORDER BY 1"
         )
     rows = await tx.fetch(statement, slow=True, **parameters)
-    return [(int(str(row["bucket"])), float(str(row["value"]))) for row in rows]
+    return [(row["bucket"], row["value"]) for row in rows]
 
 
 class RecentSeries(msgspec.Struct, frozen=True):
@@ -112,17 +113,15 @@ async def read_recent_series(
     )
     found: dict[tuple[str, str], list[tuple[datetime, float]]] = {}
     for row in rows:
-        at = to_time(int(str(row["interval_number"])) * length)
-        found.setdefault((str(row["resource_id"]), str(row["type_name"])), []).append((at, float(str(row["value"]))))
+        point = to_time(row["interval_number"] * length), row["value"]
+        found.setdefault((row["resource_id"], row["type_name"]), []).append(point)
     return [RecentSeries(resource_id, type_name, points) for (resource_id, type_name), points in found.items()]
 
 
 async def resource_ids(tx: Transaction, scope: list[SqlCondition], limit: int, offset: int) -> tuple[list[str], int]:
     where, parameters = joined_conditions(scope)
-    counted = await tx.fetch(
-        f"SELECT count(DISTINCT resource_id) AS total FROM metric_entries WHERE {where}",
-        slow=True,
-        **parameters,
+    total = await fetch_number(
+        tx, f"SELECT count(DISTINCT resource_id) FROM metric_entries WHERE {where}", slow=True, **parameters
     )
     rows = await tx.fetch(
         f"SELECT DISTINCT resource_id FROM metric_entries WHERE {where} ORDER BY resource_id"
@@ -130,4 +129,4 @@ async def resource_ids(tx: Transaction, scope: list[SqlCondition], limit: int, o
         slow=True,
         **parameters,
     )
-    return [str(row["resource_id"]) for row in rows], int(str(counted[0]["total"]))
+    return [row["resource_id"] for row in rows], total

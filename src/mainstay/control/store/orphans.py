@@ -8,8 +8,16 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.domain.orphans import OrphanReason
-from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.queries import (
+    decode_optional,
+    encode_json,
+    encode_optional,
+    fetch_column,
+    fetch_value,
+    placeholders,
+)
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 
@@ -40,10 +48,7 @@ OPEN_ONLY = SqlCondition("closed_at IS NULL")
 
 async def find_open(tx: Transaction, orphan_id: str) -> OrphanRow | None:
     """The orphan, locked until the commit. None: it is closed."""
-    rows = await tx.fetch(
-        f"SELECT {ORPHANS.select()} FROM orphans WHERE id = :id AND closed_at IS NULL{tx.for_update}", id=orphan_id
-    )
-    return ORPHANS.decode(rows[0]) if rows else None
+    return await ORPHANS.first(tx, f"id = :id AND closed_at IS NULL{tx.for_update}", id=orphan_id)
 
 
 async def insert_snapshot(
@@ -54,7 +59,7 @@ async def insert_snapshot(
         "UPDATE orphans SET snapshot = :snapshot, blueprint_digest = :digest, agent_instance_id = :instance_id"
         " WHERE id = :id",
         id=orphan_id,
-        snapshot=msgspec.json.encode(snapshot).decode(),
+        snapshot=encode_json(snapshot),
         digest=snapshot.blueprint_digest,
         instance_id=snapshot.agent_instance_id,
     )
@@ -70,41 +75,38 @@ async def read_snapshots(tx: Transaction, orphan_ids: Sequence[str]) -> dict[str
     """By id of the orphan. Orphans of forced deletes have none: the service row is what the host has."""
     rows = await tx.fetch(
         f"SELECT id, snapshot FROM orphans WHERE snapshot IS NOT NULL AND id IN (SELECT value FROM {tx.json_items}(:ids))",
-        ids=msgspec.json.encode(list(orphan_ids)).decode(),
+        ids=encode_json(orphan_ids),
     )
-    return {str(row["id"]): msgspec.json.decode(str(row["snapshot"]), type=OrphanSnapshot) for row in rows}
+    return {row["id"]: msgspec.json.decode(row["snapshot"], type=OrphanSnapshot) for row in rows}
 
 
 async def open_of_agent(tx: Transaction, service_id: str, agent_id: str) -> list[OrphanRow]:
     """Open orphans of one service on one agent."""
-    rows = await tx.fetch(
-        f"SELECT {ORPHANS.select()} FROM orphans WHERE service_id = :service_id AND agent_id = :agent_id"
-        " AND closed_at IS NULL ORDER BY created_at, id LIMIT 10",
+    return await ORPHANS.where(
+        tx,
+        "service_id = :service_id AND agent_id = :agent_id AND closed_at IS NULL ORDER BY created_at, id LIMIT 10",
         service_id=service_id,
         agent_id=agent_id,
     )
-    return [ORPHANS.decode(row) for row in rows]
 
 
 async def holds_instance(tx: Transaction, agent_id: str, instance_id: str) -> bool:
     """Whether an open orphan of the agent holds this instance id."""
-    rows = await tx.fetch(
+    statement = (
         "SELECT 1 AS found FROM orphans WHERE agent_id = :agent_id AND closed_at IS NULL"
-        " AND agent_instance_id = :instance_id LIMIT 1",
-        agent_id=agent_id,
-        instance_id=instance_id,
+        " AND agent_instance_id = :instance_id LIMIT 1"
     )
-    return bool(rows)
+    return bool(await tx.fetch(statement, agent_id=agent_id, instance_id=instance_id))
 
 
 async def open_snapshots_of_type(tx: Transaction, service_type_id: str, limit: int = 10) -> list[str]:
-    rows = await tx.fetch(
+    return await fetch_column(
+        tx,
         "SELECT orphans.id FROM orphans JOIN services ON services.id = orphans.service_id"
         " WHERE services.service_type_id = :type_id AND orphans.closed_at IS NULL AND orphans.snapshot IS NOT NULL"
         f" ORDER BY orphans.created_at, orphans.id LIMIT {int(limit)}",
         type_id=service_type_id,
     )
-    return [str(row["id"]) for row in rows]
 
 
 async def release_secrets(tx: Transaction, orphan_id: str) -> None:
@@ -118,39 +120,32 @@ async def close(tx: Transaction, orphan_id: str, now: datetime, report: object) 
         "UPDATE orphans SET closed_at = :now, updated_at = :now, report = coalesce(:report, report) WHERE id = :id",
         id=orphan_id,
         now=to_microseconds(now),
-        report=encode_report(report),
+        report=encode_optional(report),
     )
 
 
-def encode_report(report: object) -> str | None:
-    return None if report is None else msgspec.json.encode(report).decode()
-
-
 async def report_of(tx: Transaction, orphan_id: str) -> object | None:
-    rows: list[Row] = list(await tx.fetch("SELECT report FROM orphans WHERE id = :id", id=orphan_id))
-    text = rows[0]["report"] if rows else None
-    return None if text is None else msgspec.json.decode(str(text))
+    return decode_optional(await fetch_value(tx, "SELECT report FROM orphans WHERE id = :id", id=orphan_id))
 
 
 async def open_ids(tx: Transaction, column: str, value: str, limit: int = 10) -> list[str]:
     """Open orphans of an agent or provider, or of the services of a group, type or participant.
 
     `column` is a literal of this program: `orphans.agent_id`, `services.group_id`, …"""
-    rows = await tx.fetch(
+    return await fetch_column(
+        tx,
         "SELECT orphans.id FROM orphans JOIN services ON services.id = orphans.service_id"
         f" WHERE orphans.closed_at IS NULL AND {column} = :value ORDER BY orphans.created_at, orphans.id LIMIT {limit}",
         value=value,
     )
-    return [str(row["id"]) for row in rows]
 
 
 async def open_ids_of_services(tx: Transaction, service_ids: Sequence[str]) -> list[str]:
-    marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(service_ids)}
+    listed, marks = placeholders(service_ids)
     if not marks:
         return []
-    rows = await tx.fetch(
-        f"SELECT id FROM orphans WHERE service_id IN ({', '.join(f':{name}' for name in marks)})"
-        " AND closed_at IS NULL ORDER BY created_at, id",
-        **marks,  # type: ignore[arg-type]
+    return await fetch_column(
+        tx,
+        f"SELECT id FROM orphans WHERE service_id IN {listed} AND closed_at IS NULL ORDER BY created_at, id",
+        **marks,
     )
-    return [str(row["id"]) for row in rows]

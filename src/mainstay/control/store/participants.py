@@ -46,5 +46,4 @@ async def count_holdings(tx: Transaction, participant_id: str) -> ParticipantHol
         " (SELECT count(*) FROM tokens WHERE participant_id = :id) AS tokens",
         id=participant_id,
     )
-    names = ("consumed", "provided", "agents", "groups", "tokens")
-    return ParticipantHoldings(*(int(str(rows[0][name])) for name in names))
+    return ParticipantHoldings(**rows[0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.queries import fetch_value
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 
@@ -18,12 +19,10 @@ PLAN_REQUESTS = Table("plan_requests", "plan", PlanRequest)
 
 
 async def is_waiting(tx: Transaction, agent_id: str, now: datetime) -> bool:
-    rows = await tx.fetch(
-        "SELECT 1 AS found FROM plan_requests WHERE agent_id = :agent_id AND taken = 0 AND deadline_at > :now LIMIT 1",
-        agent_id=agent_id,
-        now=to_microseconds(now),
+    statement = (
+        "SELECT 1 AS found FROM plan_requests WHERE agent_id = :agent_id AND taken = 0 AND deadline_at > :now LIMIT 1"
     )
-    return bool(rows)
+    return bool(await tx.fetch(statement, agent_id=agent_id, now=to_microseconds(now)))
 
 
 async def take(tx: Transaction, agent_id: str, limit: int, now: datetime) -> list[tuple[PlanRequest, bytes]]:
@@ -36,7 +35,7 @@ async def take(tx: Transaction, agent_id: str, limit: int, now: datetime) -> lis
         agent_id=agent_id,
         now=to_microseconds(now),
     )
-    found = [(PLAN_REQUESTS.decode(row), _bytes(row, "question")) for row in rows]
+    found = [(PLAN_REQUESTS.decode(row), row["question"]) for row in rows]
     return sorted(found, key=lambda each: (each[0].created_at, each[0].id))
 
 
@@ -48,24 +47,14 @@ async def keep_answer(tx: Transaction, request_id: str, answer: bytes) -> None:
 
 
 async def answer_of(tx: Transaction, request_id: str) -> bytes | None:
-    rows = await tx.fetch("SELECT answer FROM plan_requests WHERE id = :id AND answer IS NOT NULL", id=request_id)
-    return _bytes(rows[0], "answer") if rows else None
+    return await fetch_value(tx, "SELECT answer FROM plan_requests WHERE id = :id", id=request_id)
 
 
 async def find_older(tx: Transaction, before: datetime, limit: int) -> list[PlanRequest]:
-    rows = await tx.fetch(
-        f"SELECT {PLAN_REQUESTS.select()} FROM plan_requests WHERE created_at < :before LIMIT {int(limit)}",
-        before=to_microseconds(before),
+    return await PLAN_REQUESTS.where(
+        tx, f"created_at < :before LIMIT {int(limit)}", before=to_microseconds(before)
     )
-    return [PLAN_REQUESTS.decode(row) for row in rows]
 
 
 async def delete_older(tx: Transaction, before: datetime) -> None:
     await tx.execute("DELETE FROM plan_requests WHERE deadline_at < :before", before=to_microseconds(before))
-
-
-def _bytes(row: Row, name: str) -> bytes:
-    value = row[name]
-    if not isinstance(value, bytes):
-        raise TypeError(f"{name} must be bytes")
-    return value

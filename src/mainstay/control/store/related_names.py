@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.queries import placeholders
 from mainstay.control.store.engine.records import Record, Table
 
 
@@ -13,7 +14,7 @@ async def read_related_names(
     tx: Transaction, table: Table[Any], rows: Sequence[Record], related: Mapping[str, tuple[str, Table[Any]]]
 ) -> dict[str, dict[str, str | None]]:
     """Id of the row → member → name. `related`: member → (column with the id, table of the related row)."""
-    marks: dict[str, Value] = {f"id_{index}": row.id for index, row in enumerate(rows)}
+    listed, marks = placeholders(row.id for row in rows)
     if not marks or not related:
         return {row.id: {} for row in rows}
     names = ", ".join(f"{member}_row.name AS {member}_name" for member in related)
@@ -23,12 +24,7 @@ async def read_related_names(
     )
     found = await tx.fetch(
         f"SELECT {table.name}.id AS row_id, {names} FROM {table.name} {joins}"
-        f" WHERE {table.name}.id IN ({', '.join(f':{name}' for name in marks)})",
-        **marks,  # type: ignore[arg-type]
+        f" WHERE {table.name}.id IN {listed}",
+        **marks,
     )
-    return {
-        str(row["row_id"]): {
-            member: None if (name := row[f"{member}_name"]) is None else str(name) for member in related
-        }
-        for row in found
-    }
+    return {row["row_id"]: {member: row[f"{member}_name"] for member in related} for row in found}

@@ -11,6 +11,7 @@ from mainstay.control.domain.jobs import JobStatus
 from mainstay.control.domain.rollouts import ItemStatus, RolloutStatus
 from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.queries import encode_json, fetch_number, fetch_value
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
@@ -57,19 +58,18 @@ def items_of(rollout_id: str) -> SqlCondition:
 
 
 async def find_open(tx: Transaction, service_type_id: str) -> str | None:
-    rows = await tx.fetch(
-        f"SELECT id FROM rollouts WHERE service_type_id = :id AND status IN {_OPEN}", id=service_type_id
+    return await fetch_value(
+        tx, f"SELECT id FROM rollouts WHERE service_type_id = :id AND status IN {_OPEN}", id=service_type_id
     )
-    return str(rows[0]["id"]) if rows else None
 
 
 async def count_members(tx: Transaction, service_type_id: str) -> int:
-    rows = await tx.fetch(
-        "SELECT count(*) AS number FROM services WHERE service_type_id = :id AND is_terminal = 0",
+    return await fetch_number(
+        tx,
+        "SELECT count(*) FROM services WHERE service_type_id = :id AND is_terminal = 0",
         slow=True,
         id=service_type_id,
     )
-    return int(str(rows[0]["number"]))
 
 
 async def add_members(tx: Transaction, rollout: RolloutRow) -> int:
@@ -99,7 +99,7 @@ async def next_due(tx: Transaction, now: datetime, pause: timedelta) -> tuple[Ro
     )
     if not rows:
         return None
-    return ROLLOUTS.decode(rows[0]), str(rows[0]["initiator_id"]), str(rows[0]["initiator_name"])
+    return ROLLOUTS.decode(rows[0]), rows[0]["initiator_id"], rows[0]["initiator_name"]
 
 
 class EndedRun(msgspec.Struct, frozen=True):
@@ -124,30 +124,18 @@ async def ended_runs(tx: Transaction, rollout_id: str, limit: int) -> list[Ended
         id=rollout_id,
     )
     return [
-        EndedRun(
-            str(row["service_id"]),
-            _text(row["job_id"]) or _text(row["first_id"]),
-            None if row["status"] is None else str(row["status"]),  # type: ignore[arg-type]
-            _text(row["error_message"]),
-        )
+        EndedRun(row["service_id"], row["job_id"] or row["first_id"], row["status"], row["error_message"])
         for row in rows
     ]
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
 async def next_waiting(tx: Transaction, rollout_id: str) -> RolloutItem | None:
     """The next item to start. None: none waits, or an earlier wave has not ended."""
-    rows = await tx.fetch(
-        f"SELECT {ROLLOUT_ITEMS.select()} FROM rollout_items WHERE rollout_id = :id AND status = 'Waiting'"
-        " ORDER BY wave, service_id LIMIT 1",
-        id=rollout_id,
+    item = await ROLLOUT_ITEMS.first(
+        tx, "rollout_id = :id AND status = 'Waiting' ORDER BY wave, service_id LIMIT 1", id=rollout_id
     )
-    if not rows:
+    if item is None:
         return None
-    item = ROLLOUT_ITEMS.decode(rows[0])
     earlier = await tx.fetch(
         "SELECT 1 AS found FROM rollout_items WHERE rollout_id = :id AND status = 'Running' AND wave < :wave LIMIT 1",
         id=rollout_id,
@@ -212,11 +200,11 @@ async def count_items(tx: Transaction, rollout_ids: Sequence[str]) -> dict[str, 
         "SELECT rollout_id, status, count(*) AS number FROM rollout_items"
         f" WHERE rollout_id IN (SELECT value FROM {tx.json_items}(:ids)) GROUP BY rollout_id, status",
         slow=True,
-        ids=msgspec.json.encode(list(rollout_ids)).decode(),
+        ids=encode_json(rollout_ids),
     )
     found: dict[str, dict[str, int]] = {}
     for row in rows:
-        found.setdefault(str(row["rollout_id"]), {})[str(row["status"])] = int(str(row["number"]))
+        found.setdefault(row["rollout_id"], {})[row["status"]] = row["number"]
     return found
 
 
@@ -244,21 +232,16 @@ async def count_waves(tx: Transaction, rollout_id: str, limit: int) -> list[Wave
         id=rollout_id,
         last=limit,
     )
-    return [WaveCount(int(str(row["wave"])), row["status"], int(str(row["number"]))) for row in rows]  # type: ignore[arg-type]
+    return [WaveCount(row["wave"], row["status"], row["number"]) for row in rows]
 
 
 async def last_wave(tx: Transaction, rollout_id: str) -> int:
-    rows = await tx.fetch(
-        "SELECT coalesce(max(wave), 0) AS wave FROM rollout_items WHERE rollout_id = :id", id=rollout_id
-    )
-    return int(str(rows[0]["wave"]))
+    return await fetch_number(tx, "SELECT max(wave) FROM rollout_items WHERE rollout_id = :id", id=rollout_id)
 
 
-async def stopped(tx: Transaction, limit: int) -> list[Row]:
-    return list(
-        await tx.fetch(
-            "SELECT rollouts.id, rollouts.action, rollouts.failures, service_types.name AS type_name FROM rollouts"
-            " JOIN service_types ON service_types.id = rollouts.service_type_id WHERE rollouts.status = 'Stopped'"
-            f" ORDER BY rollouts.created_at LIMIT {int(limit)}"
-        )
+async def stopped(tx: Transaction, limit: int) -> Sequence[Row]:
+    return await tx.fetch(
+        "SELECT rollouts.id, rollouts.action, rollouts.failures, service_types.name AS type_name FROM rollouts"
+        " JOIN service_types ON service_types.id = rollouts.service_type_id WHERE rollouts.status = 'Stopped'"
+        f" ORDER BY rollouts.created_at LIMIT {int(limit)}"
     )

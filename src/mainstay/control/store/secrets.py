@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.queries import fetch_value, placeholders
 from mainstay.control.store.engine.records import to_microseconds
 
 
@@ -37,17 +38,14 @@ COLUMNS = "reference, ciphertext, key_id, seal_version, owner_kind, owner_id, sc
 
 
 def _decode(row: Row) -> StoredSecret:
-    ciphertext = row["ciphertext"]
-    if not isinstance(ciphertext, bytes):
-        raise TypeError("a sealed value must be bytes")
     return StoredSecret(
-        str(row["reference"]),
-        ciphertext,
-        str(row["key_id"]),
-        int(str(row["seal_version"])),
-        SecretOwner(str(row["owner_kind"]), str(row["owner_id"])),
-        str(row["schema_path"]),
-        str(row["type"]),
+        row["reference"],
+        row["ciphertext"],
+        row["key_id"],
+        row["seal_version"],
+        SecretOwner(row["owner_kind"], row["owner_id"]),
+        row["schema_path"],
+        row["type"],
     )
 
 
@@ -83,7 +81,7 @@ async def owner_served_by(tx: Transaction, reference: str, agent_id: str) -> Sec
         reference=reference,
         agent_id=agent_id,
     )
-    return SecretOwner(str(rows[0]["owner_kind"]), str(rows[0]["owner_id"])) if rows else None
+    return SecretOwner(rows[0]["owner_kind"], rows[0]["owner_id"]) if rows else None
 
 
 async def find(tx: Transaction, owner: SecretOwner, schema_path: str, reference: str) -> StoredSecret | None:
@@ -100,18 +98,18 @@ async def find(tx: Transaction, owner: SecretOwner, schema_path: str, reference:
 
 async def held_by(tx: Transaction, owner_kind: str, owner_ids: Sequence[str]) -> dict[str, set[tuple[str, str]]]:
     """(reference, schema path) of every secret, by the id of its owner. Owners without secrets are left out."""
-    marks: dict[str, Value] = {f"id_{index}": owner_id for index, owner_id in enumerate(owner_ids)}
+    listed, marks = placeholders(owner_ids)
     if not marks:
         return {}
     rows = await tx.fetch(
         "SELECT owner_id, reference, schema_path FROM vault_secrets WHERE owner_kind = :owner_kind"
-        f" AND owner_id IN ({', '.join(f':{name}' for name in marks)})",
+        f" AND owner_id IN {listed}",
         owner_kind=owner_kind,
-        **marks,  # type: ignore[arg-type]
+        **marks,
     )
     found: dict[str, set[tuple[str, str]]] = {}
     for row in rows:
-        found.setdefault(str(row["owner_id"]), set()).add((str(row["reference"]), str(row["schema_path"])))
+        found.setdefault(row["owner_id"], set()).add((row["reference"], row["schema_path"]))
     return found
 
 
@@ -121,8 +119,7 @@ async def newest(tx: Transaction) -> StoredSecret | None:
 
 
 async def newest_key_id(tx: Transaction) -> str | None:
-    rows = await tx.fetch("SELECT key_id FROM vault_secrets ORDER BY created_at DESC LIMIT 1")
-    return str(rows[0]["key_id"]) if rows else None
+    return await fetch_value(tx, "SELECT key_id FROM vault_secrets ORDER BY created_at DESC LIMIT 1")
 
 
 async def not_sealed_by(

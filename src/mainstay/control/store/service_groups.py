@@ -16,10 +16,9 @@ SERVICE_GROUPS = Table("service_groups", "service_group", ServiceGroup)
 
 async def find_group_named(tx: Transaction, consumer_id: str, name: str) -> ServiceGroup | None:
     """The oldest group of the consumer with this name."""
-    rows = await tx.fetch(
-        f"SELECT {SERVICE_GROUPS.select()} FROM service_groups WHERE consumer_id = :consumer_id AND name = :name"
-        " ORDER BY created_at, id LIMIT 1",
+    return await SERVICE_GROUPS.first(
+        tx,
+        "consumer_id = :consumer_id AND name = :name ORDER BY created_at, id LIMIT 1",
         consumer_id=consumer_id,
         name=name,
     )
-    return SERVICE_GROUPS.decode(rows[0]) if rows else None

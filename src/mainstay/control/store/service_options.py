@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.queries import placeholders
 from mainstay.control.store.engine.records import Record, Table
 
 
@@ -33,24 +34,24 @@ SERVICE_OPTIONS = Table("service_options", "service_option", ServiceOption)
 
 
 async def enabled_values(tx: Transaction, option_type_id: str, provider_id: str) -> tuple[object, ...]:
-    rows = await tx.fetch(
-        f"SELECT {SERVICE_OPTIONS.select()} FROM service_options WHERE provider_id = :provider_id"
-        " AND service_option_type_id = :type_id AND enabled = 1 ORDER BY display_order, created_at, id",
+    found = await SERVICE_OPTIONS.where(
+        tx,
+        "provider_id = :provider_id AND service_option_type_id = :type_id AND enabled = 1"
+        " ORDER BY display_order, created_at, id",
         provider_id=provider_id,
         type_id=option_type_id,
     )
-    return tuple(SERVICE_OPTIONS.decode(row).value for row in rows)
+    return tuple(option.value for option in found)
 
 
 async def enabled_options(tx: Transaction, provider_ids: AbstractSet[str]) -> list[ServiceOption]:
     """The enabled options of these providers, at most 10,000, in one query."""
-    marks: dict[str, Value] = {f"id_{index}": each for index, each in enumerate(sorted(provider_ids)[:MAX_PROVIDERS])}
+    listed, marks = placeholders(sorted(provider_ids)[:MAX_PROVIDERS])
     if not marks:
         return []
-    rows = await tx.fetch(
-        f"SELECT {SERVICE_OPTIONS.select()} FROM service_options WHERE enabled = 1"
-        f" AND provider_id IN ({', '.join(f':{name}' for name in marks)})"
+    return await SERVICE_OPTIONS.where(
+        tx,
+        f"enabled = 1 AND provider_id IN {listed}"
         f" ORDER BY provider_id, display_order, created_at, id LIMIT {MAX_OPTIONS}",
-        **marks,  # type: ignore[arg-type]
+        **marks,
     )
-    return [SERVICE_OPTIONS.decode(row) for row in rows]

@@ -6,13 +6,15 @@ from datetime import datetime
 
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions, walk
+from mainstay.control.store.engine.queries import fetch_number, fetch_value
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.events import EVENTS, EventRow
 
 
 async def lease(tx: Transaction, subscriber_id: str, instance_id: str, now: datetime, until: datetime) -> int | None:
     """Takes the lease in one guarded statement; returns the last acknowledged number. None: another holds the lease."""
-    rows = await tx.fetch(
+    return await fetch_value(
+        tx,
         "INSERT INTO event_subscriptions (subscriber_id, instance_id, lease_expires_at, last_sequence)"
         " VALUES (:subscriber_id, :instance_id, :until, 0)"
         " ON CONFLICT (subscriber_id) DO UPDATE SET instance_id = :instance_id, lease_expires_at = :until"
@@ -23,7 +25,6 @@ async def lease(tx: Transaction, subscriber_id: str, instance_id: str, now: date
         until=to_microseconds(until),
         now=to_microseconds(now),
     )
-    return int(str(rows[0]["last_sequence"])) if rows else None
 
 
 async def acknowledge(tx: Transaction, subscriber_id: str, instance_id: str, sequence: int) -> bool:
@@ -52,15 +53,15 @@ async def events_after(tx: Transaction, sequence: int, limit: int, scope: list[S
 
 
 async def last_number(tx: Transaction) -> int:
-    rows = await tx.fetch("SELECT coalesce(max(sequence_number), 0) AS last FROM events")
-    return int(str(rows[0]["last"]))
+    """Of the newest event. 0: no event has a number."""
+    return await fetch_number(tx, "SELECT max(sequence_number) FROM events")
 
 
 async def lowest_acknowledged(tx: Transaction, seen_after: datetime) -> int | None:
     """The number up to which every subscriber seen after this time has acknowledged events. None: no such subscriber. A
     lease ends within an hour after the subscriber was seen."""
-    rows = await tx.fetch(
-        "SELECT min(last_sequence) AS lowest FROM event_subscriptions WHERE lease_expires_at > :seen_after",
+    return await fetch_value(
+        tx,
+        "SELECT min(last_sequence) FROM event_subscriptions WHERE lease_expires_at > :seen_after",
         seen_after=to_microseconds(seen_after),
     )
-    return None if rows[0]["lowest"] is None else int(str(rows[0]["lowest"]))

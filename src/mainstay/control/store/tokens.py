@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.queries import encode_json, placeholders
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 Role = Literal["admin", "participant", "agent"]
@@ -65,18 +66,11 @@ class TokenOwner(msgspec.Struct, frozen=True):
 
 async def read_owners(tx: Transaction, ids: Sequence[str]) -> dict[str, TokenOwner]:
     """The owners of existing tokens, by id of the token."""
-    marks = {f"id_{index}": token_id for index, token_id in enumerate(ids)}
+    listed, marks = placeholders(ids)
     if not marks:
         return {}
-    rows = await tx.fetch(f"{_CALLERS} WHERE tokens.id IN ({', '.join(f':{name}' for name in marks)})", **marks)  # type: ignore[arg-type]
-    return {
-        str(row["token_id"]): TokenOwner(
-            str(row["role"]),
-            str(row["name"]),
-            None if row["participant_id"] is None else str(row["participant_id"]),
-        )
-        for row in rows
-    }
+    rows = await tx.fetch(f"{_CALLERS} WHERE tokens.id IN {listed}", **marks)
+    return {row["token_id"]: TokenOwner(row["role"], row["name"], row["participant_id"]) for row in rows}
 
 
 async def find_caller(tx: Transaction, value: str) -> Row | None:
@@ -89,20 +83,18 @@ async def find_callers(tx: Transaction, hashes: Sequence[str]) -> Mapping[str, R
     """The same for many tokens, by hash, in one query. A token that was deleted or regenerated is missing."""
     rows = await tx.fetch(
         f"{_CALLERS} WHERE tokens.hash IN (SELECT value FROM {tx.json_items}(:hashes))",
-        hashes=msgspec.json.encode(hashes).decode(),
+        hashes=encode_json(hashes),
     )
-    return {str(row["hash"]): row for row in rows}
+    return {row["hash"]: row for row in rows}
 
 
 async def has_other_admin(tx: Transaction, now: datetime, token_id: str = "") -> bool:
     """Whether an admin token besides this one is alive and may write."""
-    rows = await tx.fetch(
+    statement = (
         "SELECT 1 AS found FROM tokens WHERE role = 'admin' AND read_only = 0 AND id <> :id"
-        " AND (expire_at IS NULL OR expire_at > :now) LIMIT 1",
-        id=token_id,
-        now=to_microseconds(now),
+        " AND (expire_at IS NULL OR expire_at > :now) LIMIT 1"
     )
-    return bool(rows)
+    return bool(await tx.fetch(statement, id=token_id, now=to_microseconds(now)))
 
 
 def with_value(token: Token, value: str) -> TokenWithValue:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -100,16 +100,16 @@ async def dump(tx: Transaction) -> AsyncIterator[bytes]:
     yield _line(End(count))
 
 
-async def _batch(tx: Transaction, table: Keyed, last: Row | None) -> list[Row]:
+async def _batch(tx: Transaction, table: Keyed, last: Row | None) -> Sequence[Row]:
     names = ", ".join(table.key)
     where = ""
-    parameters: dict[str, object] = {}
+    parameters: dict[str, Any] = {}
     if last is not None:
         marks = ", ".join(f":k_{column}" for column in table.key)
         where = f" WHERE ({names}) > ({marks})"
         parameters = {f"k_{column}": last[column] for column in table.key}
     statement = f"SELECT * FROM {table.name}{where} ORDER BY {names} LIMIT {BATCH}"
-    return list(await tx.fetch(statement, slow=True, **parameters))  # type: ignore[arg-type]
+    return await tx.fetch(statement, slow=True, **parameters)
 
 
 async def load(tx: Transaction, lines: Iterable[bytes]) -> int:

@@ -6,9 +6,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
-Row = Mapping[str, object]
+# Column → value as the driver returns it.
+Row = Mapping[str, Any]
 Value = str | int | float | bytes | None
 
 

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from mainstay.control.access import Caller, Relation
 from mainstay.control.domain.values import is_uuid
 from mainstay.control.store.engine import trigrams
 from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.queries import fetch_number, placeholders
 from mainstay.control.store.engine.records import ColumnKind, Record, Table, fold, to_microseconds, wire_names
 from mainstay.foundation.numbers import parse_count
 from mainstay.foundation.suggestions import did_you_mean
@@ -149,15 +150,15 @@ def _condition(table: Table[R], key: str, column: str, values: list[str], *, sub
         # Of other texts only ASCII letters match in any case: that is what both databases can fold.
         searched = "name_folded" if column == "name" else f"lower({column})"
         parts = [fold(value) if column == "name" else _ascii_lower(value) for value in values]
-        parameters = {f"f_{column}_{index}": f"%{escape_like(part)}%" for index, part in enumerate(parts)}
+        _, parameters = placeholders([f"%{escape_like(part)}%" for part in parts], f"f_{column}")
         return SqlCondition(
             "(" + " OR ".join(f"{searched} LIKE :{name} ESCAPE '!'" for name in parameters) + ")",
             parameters,
             name_parts=tuple(parts) if column == "name" else (),
         )
     _refuse_impossible(table, key, column, values)
-    given = {f"f_{column}_{index}": _parse_value(table, column, key, value) for index, value in enumerate(values)}
-    return SqlCondition(f"{column} IN ({', '.join(f':{name}' for name in given)})", given)
+    listed, given = placeholders([_parse_value(table, column, key, value) for value in values], f"f_{column}")
+    return SqlCondition(f"{column} IN {listed}", given)
 
 
 def _refuse_impossible(table: Table[R], key: str, column: str, values: list[str]) -> None:
@@ -247,7 +248,7 @@ def owned_by(relation: Relation, caller: Caller, offered_to_caller: str = "1 = 0
     return [SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", parameters, tuple(parts))]
 
 
-def joined_conditions(conditions: Iterable[SqlCondition], *more: str) -> tuple[str, dict[str, Value]]:
+def joined_conditions(conditions: Iterable[SqlCondition], *more: str) -> tuple[str, dict[str, Any]]:
     """All conditions as one, never empty, and their parameters. `more` are conditions without parameters."""
     given = list(conditions)
     parameters: dict[str, Value] = {}
@@ -272,9 +273,8 @@ async def list_page(
     if listing.by_cursor:
         return await _page_after(tx, table, source, listing, conditions, parameters)
     # Without a WHERE clause SQLite counts rows without reading each of them.
-    counting = f"SELECT count(*) AS total FROM {source}" + (f" WHERE {where}" if conditions else "")
-    counted = await tx.fetch(counting, slow=True, **parameters)
-    total = int(str(counted[0]["total"]))
+    counting = f"SELECT count(*) FROM {source}" + (f" WHERE {where}" if conditions else "")
+    total = await fetch_number(tx, counting, slow=True, **parameters)
     end = listing.page * listing.page_size
     if end <= MAX_WALKED:
         # The first pages, which are the ones most read, are found without sorting the whole table.

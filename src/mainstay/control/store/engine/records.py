@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
 from functools import lru_cache
-from typing import Annotated, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.queries import encode_json, fetch_column, placeholders
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -103,14 +104,10 @@ def wire_names(record: type[msgspec.Struct]) -> Mapping[str, str]:
     return dict(zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True))
 
 
-def _encode_json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
 # Text needs no encoder: an enum of texts is a text for both databases.
 _ENCODERS: dict[ColumnKind, Callable[..., Value]] = {
     ColumnKind.TIME: to_microseconds,
-    ColumnKind.JSON: _encode_json,
+    ColumnKind.JSON: encode_json,
     ColumnKind.BOOLEAN: int,
 }
 _DECODERS: dict[ColumnKind, Callable[..., object]] = {
@@ -187,14 +184,9 @@ class Table(Generic[R]):
 
     async def many(self, tx: Transaction, ids: Iterable[str]) -> dict[str, R]:
         """The rows with these ids, in one query."""
-        marks: dict[str, Value] = {f"id_{index}": record_id for index, record_id in enumerate(sorted(set(ids)))}
-        if not marks:
-            return {}
-        rows = await tx.fetch(
-            f"SELECT {self.select()} FROM {self.name} WHERE id IN ({', '.join(f':{name}' for name in marks)})",
-            **marks,  # type: ignore[arg-type]
-        )
-        return {record.id: record for record in map(self.decode, rows)}
+        listed, parameters = placeholders(sorted(set(ids)))
+        found = await self.where(tx, f"id IN {listed}", **parameters) if parameters else []
+        return {record.id: record for record in found}
 
     async def all_by(
         self, tx: Transaction, column: str, value: Value, *, lock: bool = False, limit: int = 1000
@@ -202,20 +194,26 @@ class Table(Generic[R]):
         if column not in self.kinds:
             raise KeyError(column)
         ending = tx.for_update if lock else ""
-        rows = await tx.fetch(
-            f"SELECT {self.select()} FROM {self.name} WHERE {column} = :value"
-            f" ORDER BY created_at, id LIMIT {int(limit)}{ending}",
-            value=value,
+        return await self.where(
+            tx, f"{column} = :value ORDER BY created_at, id LIMIT {int(limit)}{ending}", value=value
         )
+
+    async def where(self, tx: Transaction, condition: str, *, slow: bool = False, **parameters: Value) -> list[R]:
+        """The rows that satisfy a condition, which may end with an order, a limit and a lock."""
+        rows = await tx.fetch(f"SELECT {self._selected} FROM {self.name} WHERE {condition}", slow=slow, **parameters)
         return [self.decode(row) for row in rows]
+
+    async def first(self, tx: Transaction, condition: str, **parameters: Any) -> R | None:
+        """The first of the rows that satisfy a condition. None: there is none."""
+        found = await self.where(tx, condition, **parameters)
+        return found[0] if found else None
 
 
 async def referring_ids(tx: Transaction, table: str, column: str, record_id: str, limit: int = 10) -> list[str]:
     """The oldest rows whose column holds this id; `table` and `column` are literals of this program."""
-    rows = await tx.fetch(
-        f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {int(limit)}", id=record_id
+    return await fetch_column(
+        tx, f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {int(limit)}", id=record_id
     )
-    return [str(row["id"]) for row in rows]
 
 
 def fold(name: str) -> str:

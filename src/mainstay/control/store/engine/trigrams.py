@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.queries import encode_json
 
 LENGTH = 3
 # The first trigrams are selective enough.
@@ -44,4 +43,4 @@ async def find(
         wanted=wanted,
         **parameters,
     )
-    return None if len(rows) > MANY else msgspec.json.encode([row["id"] for row in rows]).decode()
+    return None if len(rows) > MANY else encode_json([row["id"] for row in rows])
