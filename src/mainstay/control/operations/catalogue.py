@@ -54,19 +54,19 @@ async def read_catalogue(work: UnitOfWork, consumer_id: str | None, *, type_id: 
 
     `type_id`: only offers of this service type."""
     rows = await catalogue_rows(work.tx, _consumer(work, consumer_id), LIMIT, type_id=type_id)
-    options = await _options(work, {str(row["provider_id"]) for row in rows})
+    options = await _options(work, {row["provider_id"] for row in rows})
     items: dict[str, CatalogueItem] = {}
     offers: dict[tuple[str, str], Offer] = {}
     for row in rows:
-        found_type_id, provider_id = str(row["type_id"]), str(row["provider_id"])
+        found_type_id, provider_id = row["type_id"], row["provider_id"]
         if found_type_id not in items:
-            items[found_type_id] = CatalogueItem(Named(found_type_id, str(row["type_name"])), [])
+            items[found_type_id] = CatalogueItem(Named(found_type_id, row["type_name"]), [])
         if (found_type_id, provider_id) not in offers:
-            offer = Offer(Named(provider_id, str(row["provider_name"])), [], options.get(provider_id, []))
+            offer = Offer(Named(provider_id, row["provider_name"]), [], options.get(provider_id, []))
             offers[found_type_id, provider_id] = offer
             items[found_type_id].offers.append(offer)
-        tags = msgspec.json.decode(str(row["tags"]), type=list[str])
-        agent = OfferingAgent(str(row["agent_id"]), str(row["agent_name"]), str(row["agent_status"]), tags)
+        tags = msgspec.json.decode(row["tags"], type=list[str])
+        agent = OfferingAgent(row["agent_id"], row["agent_name"], row["agent_status"], tags)
         offers[found_type_id, provider_id].agents.append(agent)
     return Catalogue(list(items.values()))
 
@@ -74,7 +74,7 @@ async def read_catalogue(work: UnitOfWork, consumer_id: str | None, *, type_id: 
 async def read_offered_types(work: UnitOfWork, consumer_id: str | None) -> list[OfferedType]:
     """`consumer_id` None: as in `read_catalogue`."""
     rows = await offered_types(work.tx, _consumer(work, consumer_id), MAX_TYPES)
-    return [OfferedType(str(row["id"]), str(row["name"]), int(str(row["agents"]))) for row in rows]
+    return [OfferedType(row["id"], row["name"], row["agents"]) for row in rows]
 
 
 def _consumer(work: UnitOfWork, consumer_id: str | None) -> str | None:

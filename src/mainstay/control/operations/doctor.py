@@ -55,7 +55,7 @@ async def _waiting_jobs(work: UnitOfWork) -> list[DoctorFinding]:
 
 
 def _waiting_job(row: Row) -> DoctorFinding:
-    job, agent, status = f"job {row['job_id']}", str(row["agent_name"]), str(row["agent_status"])
+    job, agent, status = f"job {row['job_id']}", row["agent_name"], row["agent_status"]
     what = f"'{row['action']}' of service {row['service_id']} is queued on agent {agent}"
     if status == "Connected":
         message = (
@@ -131,9 +131,9 @@ async def _orphans(work: UnitOfWork) -> list[DoctorFinding]:
 
 
 def _orphan(row: Row) -> DoctorFinding:
-    status = str(row["agent_status"])
+    status = row["agent_status"]
     message = (
-        f"service {row['service_name']} ({row['service_id']}) {ORPHAN_REASONS[str(row['reason'])]};"
+        f"service {row['service_name']} ({row['service_id']}) {ORPHAN_REASONS[row['reason']]};"
         f" agent {row['agent_name']}, which is {status}, has not cleaned up its host yet ({_attempts_text(row)}); "
     )
     by_hand = "clean up by hand and forget the orphan with `mainstay orphans forget`"
@@ -159,5 +159,5 @@ async def _stopped_rollouts(work: UnitOfWork) -> list[DoctorFinding]:
 def _attempts_text(row: Row) -> str:
     if not row["attempts"]:
         return "no attempt so far"
-    first_line = str(row["last_error"] or "").split("\n")[0]
+    first_line = (row["last_error"] or "").split("\n")[0]
     return f"failed attempts: {row['attempts']}, the last one: {first_line}"

@@ -28,7 +28,7 @@ from mainstay.control.store.secrets import held_by
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 from mainstay.control.store.services import delete_terminal, living_ids, living_with_jobs, lock_living, serves_group
-from mainstay.control.store.serving import find_serving, offers_to
+from mainstay.control.store.serving import find_serving_parties, offers_to
 
 CHECKED_AT_ONCE = 500
 LISTED = 100
@@ -303,10 +303,10 @@ async def _agent(
 ) -> AgentRow | None:
     if agent_id is None:
         return None
-    found = await find_serving(work.tx, agent_id.lower(), consumer_id, service_type_id)
+    found = await find_serving_parties(work.tx, agent_id.lower(), consumer_id, service_type_id)
     if found is None:
         raise AgentNotAvailable(agent_id)
-    return found[0]
+    return found.agent
 
 
 async def _may_ask(work: UnitOfWork, provider_id: str, consumer_id: str | None) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
+from mainstay.control.store.engine.queries import encode_json
 from mainstay.control.store.engine.records import Record, Table, to_time
 
 
@@ -51,12 +52,8 @@ async def find_version(tx: Transaction, type_id: str, *, hold: bool = False) -> 
 
 def decode_version(row: Row) -> TypeVersion:
     """From a row with the `VERSION_COLUMNS`."""
-    digest, version = (row[name] for name in ("blueprint_digest", "blueprint_version"))
     return TypeVersion(
-        str(row["type_name"]),
-        to_time(int(str(row["type_updated_at"]))),
-        None if digest is None else str(digest),
-        None if version is None else str(version),
+        row["type_name"], to_time(row["type_updated_at"]), row["blueprint_digest"], row["blueprint_version"]
     )
 
 
@@ -84,14 +81,7 @@ async def count_services(tx: Transaction, type_id: str, scope: Sequence[SqlCondi
         slow=True,
         **(parameters | {"type_id": type_id}),
     )
-    return [
-        TypeUse(
-            str(row["status"]),
-            None if row["blueprint_digest"] is None else str(row["blueprint_digest"]),
-            int(str(row["number"])),
-        )
-        for row in rows
-    ]
+    return [TypeUse(row["status"], row["blueprint_digest"], row["number"]) for row in rows]
 
 
 async def bundle_versions(tx: Transaction, type_id: str, limit: int) -> list[BundleVersion]:
@@ -101,23 +91,16 @@ async def bundle_versions(tx: Transaction, type_id: str, limit: int) -> list[Bun
         f" ORDER BY created_at DESC, digest LIMIT {int(limit)}",
         type_id=type_id,
     )
-    return [
-        BundleVersion(
-            str(row["digest"]),
-            None if row["version"] is None else str(row["version"]),
-            to_time(int(str(row["created_at"]))),
-        )
-        for row in rows
-    ]
+    return [BundleVersion(row["digest"], row["version"], to_time(row["created_at"])) for row in rows]
 
 
 async def count_by_type(tx: Transaction, type_ids: Sequence[str], scope: Sequence[SqlCondition]) -> dict[str, int]:
     """Living services of each type, up to MOST_COUNTED."""
     where, parameters = joined_conditions(scope, "service_type_id = service_types.id", "is_terminal = 0")
-    parameters["ids"] = msgspec.json.encode(list(type_ids)).decode()
+    parameters["ids"] = encode_json(type_ids)
     rows = await tx.fetch(
         f"SELECT id, (SELECT count(*) FROM (SELECT 1 AS one FROM services WHERE {where} LIMIT {MOST_COUNTED})"
         f" AS living) AS number FROM service_types WHERE id IN (SELECT value FROM {tx.json_items}(:ids))",
-        **parameters,  # type: ignore[arg-type]
+        **parameters,
     )
-    return {str(row["id"]): int(str(row["number"])) for row in rows}
+    return {row["id"]: row["number"] for row in rows}

@@ -8,8 +8,9 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Row, Transaction, Value
+from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.queries import encode_json, fetch_column, fetch_value, placeholders
 from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
@@ -76,12 +77,7 @@ async def find_for_update(tx: Transaction, service_id: str, *, lock: bool = Fals
     )
     if not rows:
         return None
-    pool_set_id = rows[0]["pool_set_id"]
-    return ServiceForUpdate(
-        SERVICES.decode(rows[0]),
-        to_time(int(str(rows[0]["type_version"]))),
-        None if pool_set_id is None else str(pool_set_id),
-    )
+    return ServiceForUpdate(SERVICES.decode(rows[0]), to_time(rows[0]["type_version"]), rows[0]["pool_set_id"])
 
 
 _CONTEXT_COLUMNS = (
@@ -102,15 +98,15 @@ _CONTEXT_TABLES = (
 
 
 async def read_contexts(tx: Transaction, ids: Sequence[str]) -> dict[str, ServiceContext]:
-    marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(ids)}
+    listed, marks = placeholders(ids)
     if not marks:
         return {}
     rows = await tx.fetch(
         f"SELECT services.id, {_CONTEXT_COLUMNS} FROM {_CONTEXT_TABLES}"
-        f" WHERE services.id IN ({', '.join(f':{name}' for name in marks)})",
-        **marks,  # type: ignore[arg-type]
+        f" WHERE services.id IN {listed}",
+        **marks,
     )
-    return {str(row["id"]): _context(row) for row in rows}
+    return {row["id"]: _context(row) for row in rows}
 
 
 async def find_with_context(tx: Transaction, service_id: str) -> tuple[ServiceRow, ServiceContext] | None:
@@ -122,37 +118,32 @@ async def find_with_context(tx: Transaction, service_id: str) -> tuple[ServiceRo
     return (SERVICES.decode(rows[0]), _context(rows[0])) if rows else None
 
 
-class ServiceWithParties(msgspec.Struct, frozen=True):
-    """A service as shown with a job."""
-
-    service: ServiceRow
-    context: ServiceContext
-
-
-async def read_with_parties(tx: Transaction, ids: Iterable[str]) -> dict[str, ServiceWithParties]:
+async def read_with_contexts(
+    tx: Transaction, ids: Iterable[str]
+) -> dict[str, tuple[ServiceRow, ServiceContext]]:
     """Existing services by id, in one query."""
-    marks: dict[str, Value] = {f"id_{index}": service_id for index, service_id in enumerate(dict.fromkeys(ids))}
+    listed, marks = placeholders(dict.fromkeys(ids))
     if not marks:
         return {}
     rows = await tx.fetch(
         f"SELECT {SERVICES.select('services')}, {_CONTEXT_COLUMNS} FROM {_CONTEXT_TABLES}"
-        f" WHERE services.id IN ({', '.join(f':{name}' for name in marks)})",
-        **marks,  # type: ignore[arg-type]
+        f" WHERE services.id IN {listed}",
+        **marks,
     )
-    return {str(row["id"]): ServiceWithParties(SERVICES.decode(row), _context(row)) for row in rows}
+    return {row["id"]: (SERVICES.decode(row), _context(row)) for row in rows}
 
 
 def _context(row: Row) -> ServiceContext:
     return ServiceContext(
-        str(row["agent_name"]),
-        str(row["agent_status"]),
-        str(row["type_name"]),
-        to_time(int(str(row["type_version"]))),
-        None if row["job_id"] is None else (str(row["job_id"]), str(row["job_action"]), str(row["job_status"])),
-        str(row["provider_name"]),
-        str(row["consumer_name"]),
-        str(row["group_name"]),
-        None if row["blueprint_version"] is None else str(row["blueprint_version"]),
+        row["agent_name"],
+        row["agent_status"],
+        row["type_name"],
+        to_time(row["type_version"]),
+        None if row["job_id"] is None else (row["job_id"], row["job_action"], row["job_status"]),
+        row["provider_name"],
+        row["consumer_name"],
+        row["group_name"],
+        row["blueprint_version"],
     )
 
 
@@ -166,38 +157,34 @@ async def find_living(tx: Transaction, ids: Sequence[str]) -> list[tuple[Service
             " WHERE services.id = :id AND services.is_terminal = 0",
             id=service_id,
         )
-        found += [(SERVICES.decode(row), str(row["type_name"])) for row in rows]
+        found += [(SERVICES.decode(row), row["type_name"]) for row in rows]
     return found
 
 
 async def living_served_by(tx: Transaction, agent_type_id: str, service_type_id: str, limit: int = 10) -> list[str]:
     """Living services of a service type whose agents have this agent type."""
-    rows = await tx.fetch(
+    return await fetch_column(
+        tx,
         "SELECT services.id FROM services JOIN agents ON agents.id = services.agent_id"
         " WHERE agents.agent_type_id = :agent_type_id AND services.service_type_id = :service_type_id"
         f" AND services.is_terminal = 0 LIMIT {limit}",
         agent_type_id=agent_type_id,
         service_type_id=service_type_id,
     )
-    return [str(row["id"]) for row in rows]
 
 
 async def living_ids(tx: Transaction, column: str, value: str, limit: int = 10) -> list[str]:
     """Living services that belong to a group, agent, type or participant; `column` is a literal of this program."""
-    rows = await tx.fetch(
+    return await fetch_column(
+        tx,
         f"SELECT id FROM services WHERE {column} = :value AND is_terminal = 0 ORDER BY created_at LIMIT {limit}",
         value=value,
     )
-    return [str(row["id"]) for row in rows]
 
 
 async def serves_group(tx: Transaction, agent_id: str, group_id: str) -> bool:
-    rows = await tx.fetch(
-        "SELECT 1 AS found FROM services WHERE group_id = :group_id AND agent_id = :agent_id AND is_terminal = 0 LIMIT 1",
-        group_id=group_id,
-        agent_id=agent_id,
-    )
-    return bool(rows)
+    statement = "SELECT 1 AS found FROM services WHERE group_id = :group_id AND agent_id = :agent_id AND is_terminal = 0 LIMIT 1"
+    return bool(await tx.fetch(statement, group_id=group_id, agent_id=agent_id))
 
 
 async def delete_terminal(tx: Transaction, column: str, value: str) -> None:
@@ -213,9 +200,9 @@ async def last_failures(tx: Transaction, ids: Sequence[str]) -> dict[str, Row]:
         "SELECT services.id, jobs.id AS job_id, jobs.action, jobs.error_message FROM services"
         " JOIN jobs ON jobs.id = services.failed_job_id"
         f" WHERE services.id IN (SELECT value FROM {tx.json_items}(:ids))",
-        ids=msgspec.json.encode(ids).decode(),
+        ids=encode_json(ids),
     )
-    return {str(row["id"]): row for row in rows}
+    return {row["id"]: row for row in rows}
 
 
 async def note_failure(tx: Transaction, service_id: str, failed_job_id: str | None) -> None:
@@ -237,7 +224,8 @@ async def set_references(tx: Transaction, service_id: str, references: Sequence[
 
 async def living_referrers(tx: Transaction, service_id: str, limit: int = 10) -> list[str]:
     """Those of the same consumer. A provider may refer to services of its consumers, but must not keep them alive."""
-    rows = await tx.fetch(
+    return await fetch_column(
+        tx,
         "SELECT DISTINCT services.id FROM service_references"
         " JOIN services ON services.id = service_references.service_id AND services.is_terminal = 0"
         " JOIN services AS target ON target.id = service_references.target_id"
@@ -245,7 +233,6 @@ async def living_referrers(tx: Transaction, service_id: str, limit: int = 10) ->
         f" WHERE service_references.target_id = :id AND services.id <> :id LIMIT {limit}",
         id=service_id,
     )
-    return [str(row["id"]) for row in rows]
 
 
 async def note_state(tx: Transaction, service_id: str, state: str, now: datetime) -> None:
@@ -262,7 +249,7 @@ async def state_history(tx: Transaction, service_id: str) -> list[tuple[datetime
     rows = await tx.fetch(
         "SELECT entered_at, state FROM service_states WHERE service_id = :id ORDER BY ordinal", id=service_id
     )
-    return [(to_time(int(str(row["entered_at"]))), str(row["state"])) for row in rows]
+    return [(to_time(row["entered_at"]), row["state"]) for row in rows]
 
 
 async def recent_states(tx: Transaction, service_id: str, since: datetime, limit: int) -> list[tuple[datetime, str]]:
@@ -274,7 +261,7 @@ async def recent_states(tx: Transaction, service_id: str, since: datetime, limit
         id=service_id,
         since=to_microseconds(since),
     )
-    return [(to_time(int(str(row["entered_at"]))), str(row["state"])) for row in reversed(rows)]
+    return [(to_time(row["entered_at"]), row["state"]) for row in reversed(rows)]
 
 
 async def living_with_jobs(
@@ -289,9 +276,7 @@ async def living_with_jobs(
         type_id=service_type_id,
         after_id=after_id,
     )
-    return [
-        (SERVICES.decode(row), None if row["active_action"] is None else str(row["active_action"])) for row in rows
-    ]
+    return [(SERVICES.decode(row), row["active_action"]) for row in rows]
 
 
 async def lock_living(tx: Transaction, service_type_id: str) -> None:
@@ -319,8 +304,8 @@ async def services_of_type(
 
 
 async def read_provenance(tx: Transaction, service_id: str) -> dict[str, dict[str, object]]:
-    rows = await tx.fetch("SELECT provenance FROM services WHERE id = :id", id=service_id)
-    return msgspec.json.decode(str(rows[0]["provenance"]), type=dict[str, dict[str, object]]) if rows else {}
+    text = await fetch_value(tx, "SELECT provenance FROM services WHERE id = :id", id=service_id)
+    return {} if text is None else msgspec.json.decode(text, type=dict[str, dict[str, object]])
 
 
 class ServiceDetails(msgspec.Struct, frozen=True):
@@ -358,15 +343,15 @@ async def read_details(tx: Transaction, service_id: str) -> ServiceDetails:
         id=service_id,
     )
     return ServiceDetails(
-        str(row["provider_name"]),
-        str(row["consumer_name"]),
-        str(row["group_name"]),
-        to_time(int(str(row["last_status_update"]))),
-        to_time(int(str(row["type_version"]))),
-        None if row["used_version"] is None else str(row["used_version"]),
-        None if row["current_version"] is None else str(row["current_version"]),
+        row["provider_name"],
+        row["consumer_name"],
+        row["group_name"],
+        to_time(row["last_status_update"]),
+        to_time(row["type_version"]),
+        row["used_version"],
+        row["current_version"],
         bool(row["movable"]),
-        msgspec.json.decode(str(row["provenance"]), type=dict[str, dict[str, object]]),
+        msgspec.json.decode(row["provenance"], type=dict[str, dict[str, object]]),
     )
 
 
@@ -404,21 +389,18 @@ async def read_references(tx: Transaction, service_id: str, limit: int) -> list[
         for number, here, there in ((1, "service_id", "target_id"), (0, "target_id", "service_id"))
     ]
     rows = await tx.fetch(" UNION ALL ".join(parts), service_id=service_id)
-    names = ("path", "id", "name", "status", "provider_id", "consumer_id", "agent_id", "service_type_id", "type_name")
     return [
         RelatedService(
-            outgoing=bool(row["outgoing"]),
-            type_version=to_time(int(str(row["type_version"]))),
-            **{name: str(row[name]) for name in names},
+            **{**row, "outgoing": bool(row["outgoing"]), "type_version": to_time(row["type_version"])}
         )
         for row in rows
     ]
 
 
 async def find_instance(tx: Transaction, agent_id: str, instance_id: str) -> ServiceRow | None:
-    rows = await tx.fetch(
-        f"SELECT {SERVICES.select()} FROM services WHERE agent_id = :agent_id AND agent_instance_id = :instance_id",
+    return await SERVICES.first(
+        tx,
+        "agent_id = :agent_id AND agent_instance_id = :instance_id",
         agent_id=agent_id,
         instance_id=instance_id,
     )
-    return SERVICES.decode(rows[0]) if rows else None

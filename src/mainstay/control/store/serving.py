@@ -4,6 +4,7 @@ An enabled agent of an enabled provider serves its own participant, and others i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -51,24 +52,9 @@ async def serving_agents(
         **of_provider,  # type: ignore[arg-type]
     )
     return [
-        ServingAgent(
-            str(row["id"]),
-            msgspec.json.decode(str(row["tags"]), type=list[str]),
-            str(row["provider_id"]),
-            str(row["provider_name"]),
-        )
+        ServingAgent(row["id"], msgspec.json.decode(row["tags"]), row["provider_id"], row["provider_name"])
         for row in rows
     ]
-
-
-async def find_serving(
-    tx: Transaction, agent_id: str, consumer_id: str | None, service_type_id: str
-) -> tuple[AgentRow, str, bool] | None:
-    """The agent, the name of its agent type, and whether that type serves the service type.
-
-    None: the agent is unknown, disabled or may not serve the consumer; the caller must not learn which."""
-    found = await find_serving_parties(tx, agent_id, consumer_id, service_type_id)
-    return None if found is None else (found.agent, found.type_name, found.serves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +86,7 @@ def parties_columns(consumer: str | None) -> str:
 async def find_serving_parties(
     tx: Transaction, agent_id: str, consumer_id: str | None, service_type_id: str
 ) -> ServingParties | None:
-    """As `find_serving`, with the names of both parties."""
+    """None: the agent is unknown, disabled or may not serve the consumer; the caller must not learn which."""
     consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
     consumer_expression = ":consumer_id" if consumer else None
     rows = await tx.fetch(
@@ -122,52 +108,46 @@ def decode_parties(row: Row) -> ServingParties:
 
 async def offers_to(tx: Transaction, provider_id: str, consumer_id: str | None) -> bool:
     """Whether the provider has an agent that may serve the consumer (None: some consumer)."""
-    consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
-    rows = await tx.fetch(
+    statement = (
         f"SELECT 1 AS found FROM {_AGENTS} WHERE agents.provider_id = :provider_id"
-        f" AND {may_serve(':consumer_id' if consumer else None)} LIMIT 1",
-        provider_id=provider_id,
-        **consumer,  # type: ignore[arg-type]
+        f" AND {_may_serve_consumer(consumer_id)} LIMIT 1"
     )
-    return bool(rows)
+    return bool(await tx.fetch(statement, provider_id=provider_id, consumer_id=consumer_id))
+
+
+def _may_serve_consumer(consumer_id: str | None) -> str:
+    return may_serve(None if consumer_id is None else ":consumer_id")
 
 
 async def catalogue_rows(
     tx: Transaction, consumer_id: str | None, limit: int, *, type_id: str | None = None
-) -> list[Row]:
+) -> Sequence[Row]:
     """Each service type with each agent that may serve it for the consumer (None: for some consumer).
 
     `type_id` None: of all types."""
-    consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
-    of_type: dict[str, Value] = {} if type_id is None else {"type_id": type_id}
-    return list(
-        await tx.fetch(
-            "SELECT service_types.id AS type_id, service_types.name AS type_name, agents.id AS agent_id,"
-            " agents.name AS agent_name, agents.status AS agent_status, agents.tags AS tags,"
-            f" participants.id AS provider_id, participants.name AS provider_name FROM {_AGENTS}"
-            " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
-            " JOIN service_types ON service_types.id = served.service_type_id"
-            f" WHERE {may_serve(':consumer_id' if consumer else None)}"
-            f"{' AND served.service_type_id = :type_id' if of_type else ''}"
-            f" ORDER BY service_types.name, participants.name, participants.id, agents.name, agents.id LIMIT {limit}",
-            slow=True,
-            **consumer,
-            **of_type,
-        )
+    return await tx.fetch(
+        "SELECT service_types.id AS type_id, service_types.name AS type_name, agents.id AS agent_id,"
+        " agents.name AS agent_name, agents.status AS agent_status, agents.tags AS tags,"
+        f" participants.id AS provider_id, participants.name AS provider_name FROM {_AGENTS}"
+        " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
+        " JOIN service_types ON service_types.id = served.service_type_id"
+        f" WHERE {_may_serve_consumer(consumer_id)}"
+        f"{'' if type_id is None else ' AND served.service_type_id = :type_id'}"
+        f" ORDER BY service_types.name, participants.name, participants.id, agents.name, agents.id LIMIT {limit}",
+        slow=True,
+        consumer_id=consumer_id,
+        type_id=type_id,
     )
 
 
-async def offered_types(tx: Transaction, consumer_id: str | None, limit: int) -> list[Row]:
+async def offered_types(tx: Transaction, consumer_id: str | None, limit: int) -> Sequence[Row]:
     """Id and name of each service type that the consumer may order, with the number of agents that may serve it."""
-    consumer: dict[str, Value] = {} if consumer_id is None else {"consumer_id": consumer_id}
-    return list(
-        await tx.fetch(
-            f"SELECT service_types.id, service_types.name, count(*) AS agents FROM {_AGENTS}"
-            " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
-            " JOIN service_types ON service_types.id = served.service_type_id"
-            f" WHERE {may_serve(':consumer_id' if consumer else None)}"
-            f" GROUP BY service_types.id, service_types.name ORDER BY service_types.name, service_types.id LIMIT {limit}",
-            slow=True,
-            **consumer,
-        )
+    return await tx.fetch(
+        f"SELECT service_types.id, service_types.name, count(*) AS agents FROM {_AGENTS}"
+        " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
+        " JOIN service_types ON service_types.id = served.service_type_id"
+        f" WHERE {_may_serve_consumer(consumer_id)}"
+        f" GROUP BY service_types.id, service_types.name ORDER BY service_types.name, service_types.id LIMIT {limit}",
+        slow=True,
+        consumer_id=consumer_id,
     )

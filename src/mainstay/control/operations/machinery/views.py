@@ -20,7 +20,7 @@ from mainstay.control.store.services import (
     ServiceRow,
     find_with_context,
     read_contexts,
-    read_with_parties,
+    read_with_contexts,
 )
 
 
@@ -123,8 +123,8 @@ def visible_part(work: UnitOfWork, row: JobRow) -> JobRow:
 
 async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
     """Leaves out jobs that were deleted with their service since they were read."""
-    found = await read_with_parties(work.tx, (row.service_id for row in rows))
-    services = {each.service.id: await show_in_context(work, each.service, each.context) for each in found.values()}
+    found = await read_with_contexts(work.tx, (row.service_id for row in rows))
+    services = {service.id: await show_in_context(work, service, context) for service, context in found.values()}
     # Jobs of moves, and jobs from before a move.
     elsewhere = [row for row in rows if row.service_id in found and row.agent_id != services[row.service_id].agent_id]
     agents = await AGENTS.many(work.tx, (row.agent_id for row in elsewhere))
@@ -132,13 +132,13 @@ async def show_jobs(work: UnitOfWork, rows: Sequence[JobRow]) -> list[JobView]:
     return [
         JobView(
             **msgspec.structs.asdict(visible_part(work, row)),
-            service=_as_placed(services[row.service_id], row, agents, providers),
-            agent=Named(row.agent_id, _name_of(agents, row.agent_id, whole.context.agent_name)),
-            provider=Named(row.provider_id, _name_of(providers, row.provider_id, whole.context.provider_name)),
-            consumer=Named(row.consumer_id, whole.context.consumer_name),
+            service=_as_placed(service, row, agents, providers),
+            agent=Named(row.agent_id, _name_of(agents, row.agent_id, service.agent.name)),
+            provider=Named(row.provider_id, _name_of(providers, row.provider_id, service.provider.name)),
+            consumer=service.consumer,
         )
         for row in rows
-        if (whole := found.get(row.service_id)) is not None
+        if (service := services.get(row.service_id)) is not None
     ]
 
 
