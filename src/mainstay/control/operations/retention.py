@@ -3,20 +3,18 @@ share its position, and only one of them works on it at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from mainstay.control.domain.retention import SUBSCRIBER_KEPT, expired_before
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import retention as store
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.retention import START, RetentionPass, ScanPosition
+from mainstay.control.store.retention import START, Deletion, RetentionPass, ScanPosition
 
 # Between the end of a pass and the start of the next one over the same kind of row.
 PASS_EVERY = timedelta(minutes=30)
 NEVER = datetime.fromtimestamp(0, UTC)
 
-Deletion = Callable[[Transaction, datetime, ScanPosition], Awaitable[ScanPosition | None]]
 # Kind of row → the period that applies to it, and its deletion.
 _DELETIONS: Mapping[str, tuple[str, Deletion]] = {
     "metrics": ("metrics", store.delete_metrics),

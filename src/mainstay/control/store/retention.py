@@ -3,13 +3,12 @@ at a position, because rows that are kept regardless of their age would be scann
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import msgspec
-
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.queries import encode_json
 from mainstay.control.store.engine.records import to_microseconds, to_time
 from mainstay.control.store.events import EventCheckpoint, lock_chain, read_checkpoint, save_checkpoint
 from mainstay.control.store.subscriptions import lowest_acknowledged
@@ -40,9 +39,8 @@ class RetentionPass:
 async def read_passes(tx: Transaction) -> dict[str, RetentionPass]:
     rows = await tx.fetch("SELECT kind, finished_at, position_at, position_id FROM retention_passes")
     return {
-        str(row["kind"]): RetentionPass(
-            to_time(int(str(row["finished_at"]))),
-            ScanPosition(int(str(row["position_at"])), str(row["position_id"])),
+        row["kind"]: RetentionPass(
+            to_time(row["finished_at"]), ScanPosition(row["position_at"], row["position_id"])
         )
         for row in rows
     }
@@ -60,42 +58,31 @@ async def save_pass(tx: Transaction, kind: str, retention_pass: RetentionPass) -
     )
 
 
-async def delete_metrics(tx: Transaction, before: datetime, _after: ScanPosition) -> ScanPosition | None:
-    """Returns where the next transaction continues. None: nothing is left. So do the others below."""
-    deleted = await tx.execute(
-        "DELETE FROM metric_entries WHERE id IN (SELECT id FROM metric_entries WHERE created_at < :before"
-        f" ORDER BY created_at, id LIMIT {DELETED_AT_ONCE})",
-        before=to_microseconds(before),
+# Returns where the next transaction continues. None: nothing is left.
+Deletion = Callable[[Transaction, datetime, ScanPosition], Awaitable[ScanPosition | None]]
+
+
+def _deletion(table: str, expired: str, order: str, key: str = "id") -> Deletion:
+    """Of rows that nothing keeps once they have expired."""
+    statement = (
+        f"DELETE FROM {table} WHERE {key} IN (SELECT {key.strip('()')} FROM {table} WHERE {expired}"
+        f" ORDER BY {order} LIMIT {DELETED_AT_ONCE})"
     )
-    return START if deleted == DELETED_AT_ONCE else None
+
+    async def delete(tx: Transaction, before: datetime, _after: ScanPosition) -> ScanPosition | None:
+        deleted = await tx.execute(statement, before=to_microseconds(before))
+        return START if deleted == DELETED_AT_ONCE else None
+
+    return delete
 
 
-async def delete_vault_readings(tx: Transaction, before: datetime, _after: ScanPosition) -> ScanPosition | None:
-    """Readings for jobs that ended long ago, so that no second event of them is due."""
-    deleted = await tx.execute(
-        "DELETE FROM vault_readings WHERE (reference, job_id) IN (SELECT reference, job_id FROM vault_readings"
-        f" WHERE read_at < :before ORDER BY read_at LIMIT {DELETED_AT_ONCE})",
-        before=to_microseconds(before),
-    )
-    return START if deleted == DELETED_AT_ONCE else None
-
-
-async def delete_closed_orphans(tx: Transaction, before: datetime, _after: ScanPosition) -> ScanPosition | None:
-    deleted = await tx.execute(
-        "DELETE FROM orphans WHERE id IN (SELECT id FROM orphans WHERE closed_at IS NOT NULL"
-        f" AND closed_at < :before AND created_at < :before ORDER BY created_at, id LIMIT {DELETED_AT_ONCE})",
-        before=to_microseconds(before),
-    )
-    return START if deleted == DELETED_AT_ONCE else None
-
-
-async def delete_enrolment_codes(tx: Transaction, before: datetime, _after: ScanPosition) -> ScanPosition | None:
-    deleted = await tx.execute(
-        "DELETE FROM host_enrolment_codes WHERE id IN (SELECT id FROM host_enrolment_codes WHERE expires_at < :before"
-        f" ORDER BY expires_at LIMIT {DELETED_AT_ONCE})",
-        before=to_microseconds(before),
-    )
-    return START if deleted == DELETED_AT_ONCE else None
+delete_metrics = _deletion("metric_entries", "created_at < :before", "created_at, id")
+# Readings for jobs that ended long ago, so that no second event of them is due.
+delete_vault_readings = _deletion("vault_readings", "read_at < :before", "read_at", "(reference, job_id)")
+delete_closed_orphans = _deletion(
+    "orphans", "closed_at IS NOT NULL AND closed_at < :before AND created_at < :before", "created_at, id"
+)
+delete_enrolment_codes = _deletion("host_enrolment_codes", "expires_at < :before", "expires_at")
 
 
 _HAS_ORPHAN = (
@@ -127,14 +114,19 @@ async def delete_jobs(tx: Transaction, before: datetime, after: ScanPosition) ->
     )
     expired = [row for row in rows if not row["is_kept"]][:DELETED_AT_ONCE]
     if expired:
-        await _delete_ids(tx, "jobs", [str(row["id"]) for row in expired])
+        await _delete_ids(tx, "jobs", [row["id"] for row in expired])
         await tx.execute(
             f"DELETE FROM runs WHERE id IN (SELECT value FROM {tx.json_items}(:ids))"
             " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.run_id = runs.id)",
-            ids=_json_list([str(row["run_id"]) for row in expired]),
+            ids=encode_json([row["run_id"] for row in expired]),
         )
-    last = expired[-1] if len(expired) == DELETED_AT_ONCE else rows[-1] if len(rows) == SCANNED_AT_ONCE else None
-    return None if last is None else ScanPosition(int(str(last["created_at"])), str(last["id"]))
+    return _next_position(rows, expired, DELETED_AT_ONCE)
+
+
+def _next_position(rows: Sequence[Row], expired: Sequence[Row], limit: int) -> ScanPosition | None:
+    """Behind the last deleted row if more may be expired, else behind the last row of the scan."""
+    last = expired[-1] if len(expired) == limit else rows[-1] if len(rows) == SCANNED_AT_ONCE else None
+    return None if last is None else ScanPosition(last["created_at"], last["id"])
 
 
 async def empty_reports(tx: Transaction, before: datetime, after: ScanPosition) -> ScanPosition | None:
@@ -153,11 +145,11 @@ async def empty_reports(tx: Transaction, before: datetime, after: ScanPosition) 
     )
     await tx.execute(
         f"UPDATE jobs SET report = NULL WHERE id IN (SELECT value FROM {tx.json_items}(:ids))",
-        ids=_json_list([str(row["id"]) for row in rows if not row["is_kept"]]),
+        ids=encode_json([row["id"] for row in rows if not row["is_kept"]]),
     )
     if len(rows) < DELETED_AT_ONCE:
         return None
-    return ScanPosition(int(str(rows[-1]["created_at"])), str(rows[-1]["id"]))
+    return ScanPosition(rows[-1]["created_at"], rows[-1]["id"])
 
 
 async def delete_services(tx: Transaction, before: datetime, after: ScanPosition) -> ScanPosition | None:
@@ -172,13 +164,12 @@ async def delete_services(tx: Transaction, before: datetime, after: ScanPosition
         id=after.id,
     )
     expired = [row for row in rows if not row["is_kept"]][:SERVICES_AT_ONCE]
-    ids = [str(row["id"]) for row in expired]
+    ids = [row["id"] for row in expired]
     if ids:
         if not await _delete_rows_of_services(tx, ids):
             return after
         await _delete_ids(tx, "services", ids)
-    last = expired[-1] if len(expired) == SERVICES_AT_ONCE else rows[-1] if len(rows) == SCANNED_AT_ONCE else None
-    return None if last is None else ScanPosition(int(str(last["created_at"])), str(last["id"]))
+    return _next_position(rows, expired, SERVICES_AT_ONCE)
 
 
 # What a service may have many of, and the key of such a row. The rest is deleted with the service.
@@ -196,7 +187,7 @@ async def _delete_rows_of_services(tx: Transaction, service_ids: Sequence[str]) 
         deleted = await tx.execute(
             f"DELETE FROM {table} WHERE {key} IN (SELECT {key.strip('()')} FROM {table}"
             f" WHERE service_id IN (SELECT value FROM {tx.json_items}(:ids)) LIMIT {DELETED_AT_ONCE})",
-            ids=_json_list(service_ids),
+            ids=encode_json(service_ids),
         )
         if deleted == DELETED_AT_ONCE:
             return False
@@ -217,11 +208,11 @@ async def delete_events(tx: Transaction, before: datetime, seen_after: datetime)
     last: EventCheckpoint | None = None
     # Without the last row: it may be the newest event.
     for row in rows[:-1]:
-        number = int(str(row["sequence_number"]))
-        is_kept = int(str(row["created_at"])) >= to_microseconds(before) or row["hash"] is None
+        number = row["sequence_number"]
+        is_kept = row["created_at"] >= to_microseconds(before) or row["hash"] is None
         if is_kept or (acknowledged is not None and number > acknowledged):
             break
-        last = EventCheckpoint(number, str(row["hash"]))
+        last = EventCheckpoint(number, row["hash"])
     if last is None:
         return None
     deleted = await tx.execute(
@@ -233,9 +224,5 @@ async def delete_events(tx: Transaction, before: datetime, seen_after: datetime)
 
 async def _delete_ids(tx: Transaction, table: str, ids: Sequence[str]) -> None:
     await tx.execute(
-        f"DELETE FROM {table} WHERE id IN (SELECT value FROM {tx.json_items}(:ids))", ids=_json_list(ids)
+        f"DELETE FROM {table} WHERE id IN (SELECT value FROM {tx.json_items}(:ids))", ids=encode_json(ids)
     )
-
-
-def _json_list(ids: Sequence[str]) -> str:
-    return msgspec.json.encode(ids).decode()
