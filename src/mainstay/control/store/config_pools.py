@@ -37,19 +37,19 @@ class ConfigPoolValue(Record, frozen=True, kw_only=True):
 
 CONFIG_POOLS = Table("config_pools", "config_pool", ConfigPool)
 CONFIG_POOL_VALUES = Table("config_pool_values", "config_pool_value", ConfigPoolValue)
-AGENT_VALUES = ListedValues(CONFIG_POOL_VALUES, "config_pool_id", "agent_id")
+AGENT_VALUES = ListedValues(CONFIG_POOL_VALUES, "config_pool_id", "agent_id", "agents")
+count_values = AGENT_VALUES.count
 
 
 async def find_conflicting(tx: Transaction, pool_type: str, participant_id: str | None) -> ConfigPool | None:
     """A pool because of which the participant, or None for global, cannot have one of this type."""
     scope = "" if participant_id is None else " AND (participant_id IS NULL OR participant_id = :participant_id)"
-    rows = await tx.fetch(
-        f"SELECT {CONFIG_POOLS.select()} FROM config_pools WHERE type = :type{scope}"
-        " ORDER BY participant_id IS NULL DESC, created_at, id LIMIT 1",
+    return await CONFIG_POOLS.first(
+        tx,
+        f"type = :type{scope} ORDER BY participant_id IS NULL DESC, created_at, id LIMIT 1",
         type=pool_type,
         participant_id=participant_id,
     )
-    return CONFIG_POOLS.decode(rows[0]) if rows else None
 
 
 async def delete_free_values(tx: Transaction, pool_id: str) -> None:
@@ -64,30 +64,13 @@ async def find_pool(tx: Transaction, provider_id: str, pool_type: str, *, or_glo
     scope = (
         "(participant_id = :provider_id OR participant_id IS NULL)" if or_global else "participant_id = :provider_id"
     )
-    rows = await tx.fetch(
-        f"SELECT {CONFIG_POOLS.select()} FROM config_pools WHERE type = :type AND {scope}"
-        " ORDER BY participant_id IS NULL LIMIT 1",
+    return await CONFIG_POOLS.first(
+        tx,
+        f"type = :type AND {scope} ORDER BY participant_id IS NULL LIMIT 1",
         type=pool_type,
         provider_id=provider_id,
     )
-    return CONFIG_POOLS.decode(rows[0]) if rows else None
 
 
 async def values_with_holders(tx: Transaction, pool_id: str, limit: int) -> list[tuple[ConfigPoolValue, str]]:
-    """Values in the order in which they are allocated, with the name of the agent that has each; "" if free."""
-    rows = await tx.fetch(
-        f"SELECT {CONFIG_POOL_VALUES.select('config_pool_values')}, agents.name AS holder FROM config_pool_values"
-        " LEFT JOIN agents ON agents.id = config_pool_values.agent_id WHERE config_pool_id = :id"
-        f" ORDER BY config_pool_values.created_at, config_pool_values.id LIMIT {int(limit)}",
-        id=pool_id,
-    )
-    return [(CONFIG_POOL_VALUES.decode(row), str(row["holder"] or "")) for row in rows]
-
-
-async def count_values(tx: Transaction, pool_id: str) -> tuple[int, int]:
-    """(total, allocated)."""
-    rows = await tx.fetch(
-        "SELECT count(*) AS total, count(agent_id) AS allocated FROM config_pool_values WHERE config_pool_id = :id",
-        id=pool_id,
-    )
-    return int(str(rows[0]["total"])), int(str(rows[0]["allocated"]))
+    return await AGENT_VALUES.with_holders(tx, [pool_id], limit)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.queries import fetch_column, placeholders
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 V = TypeVar("V", bound=Record)
@@ -19,6 +21,7 @@ class ListedValues(Generic[V]):
     table: Table[V]
     pool_column: str
     holder_column: str
+    holder_table: str
 
     async def take(
         self, tx: Transaction, pool_id: str, holder_id: str, path: str, now: datetime, value_key: str | None
@@ -52,9 +55,32 @@ class ListedValues(Generic[V]):
 
     async def holders(self, tx: Transaction, pool_id: str) -> list[str]:
         """Some of the holders of values of the pool."""
-        rows = await tx.fetch(
-            f"SELECT DISTINCT {self.holder_column} AS holder FROM {self.table.name}"
+        return await fetch_column(
+            tx,
+            f"SELECT DISTINCT {self.holder_column} FROM {self.table.name}"
             f" WHERE {self.pool_column} = :pool_id AND {self.holder_column} IS NOT NULL LIMIT 10",
             pool_id=pool_id,
         )
-        return [str(row["holder"]) for row in rows]
+
+    async def count(self, tx: Transaction, pool_id: str) -> tuple[int, int]:
+        """(total, allocated)."""
+        rows = await tx.fetch(
+            f"SELECT count(*) AS total, count({self.holder_column}) AS allocated FROM {self.table.name}"
+            f" WHERE {self.pool_column} = :pool_id",
+            pool_id=pool_id,
+        )
+        return rows[0]["total"], rows[0]["allocated"]
+
+    async def with_holders(self, tx: Transaction, pool_ids: Sequence[str], limit: int) -> list[tuple[V, str]]:
+        """Values in the order in which they are allocated, each with the name of its holder; "" if free."""
+        listed, marks = placeholders(pool_ids)
+        if not marks:
+            return []
+        name = self.table.name
+        rows = await tx.fetch(
+            f"SELECT {self.table.select(name)}, holders.name AS holder FROM {name}"
+            f" LEFT JOIN {self.holder_table} AS holders ON holders.id = {name}.{self.holder_column}"
+            f" WHERE {self.pool_column} IN {listed} ORDER BY {name}.created_at, {name}.id LIMIT {int(limit)}",
+            **marks,
+        )
+        return [(self.table.decode(row), row["holder"] or "") for row in rows]

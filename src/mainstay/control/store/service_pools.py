@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-import msgspec
-
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.queries import encode_json, fetch_value
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.list_pools import ListedValues
 
@@ -46,26 +45,23 @@ class ServicePoolValue(Record, frozen=True, kw_only=True):
 SERVICE_POOL_SETS = Table("service_pool_sets", "service_pool_set", ServicePoolSet)
 SERVICE_POOLS = Table("service_pools", "service_pool", ServicePool)
 SERVICE_POOL_VALUES = Table("service_pool_values", "service_pool_value", ServicePoolValue)
-SERVICE_VALUES = ListedValues(SERVICE_POOL_VALUES, "service_pool_id", "service_id")
+SERVICE_VALUES = ListedValues(SERVICE_POOL_VALUES, "service_pool_id", "service_id", "services")
+count_values, values_with_holders = SERVICE_VALUES.count, SERVICE_VALUES.with_holders
 
 
 async def held_by(tx: Transaction, service_id: str) -> list[ServicePoolValue]:
     """The values of the service, locked; not those that its orphans on other hosts hold."""
-    rows = await tx.fetch(
-        f"SELECT {SERVICE_POOL_VALUES.select()} FROM service_pool_values WHERE service_id = :id AND orphan_id IS NULL"
-        f" ORDER BY created_at, id LIMIT 10000{tx.for_update}",
-        id=service_id,
-    )
-    return [SERVICE_POOL_VALUES.decode(row) for row in rows]
+    return await _held_values(tx, "service_id = :id AND orphan_id IS NULL", service_id)
 
 
 async def held_by_orphan(tx: Transaction, orphan_id: str) -> list[ServicePoolValue]:
-    rows = await tx.fetch(
-        f"SELECT {SERVICE_POOL_VALUES.select()} FROM service_pool_values WHERE orphan_id = :id"
-        f" ORDER BY created_at, id LIMIT 10000{tx.for_update}",
-        id=orphan_id,
+    return await _held_values(tx, "orphan_id = :id", orphan_id)
+
+
+async def _held_values(tx: Transaction, condition: str, holder_id: str) -> list[ServicePoolValue]:
+    return await SERVICE_POOL_VALUES.where(
+        tx, f"{condition} ORDER BY created_at, id LIMIT 10000{tx.for_update}", id=holder_id
     )
-    return [SERVICE_POOL_VALUES.decode(row) for row in rows]
 
 
 async def give_to_orphan(tx: Transaction, value_ids: Sequence[str], orphan_id: str | None) -> None:
@@ -77,12 +73,9 @@ async def give_to_orphan(tx: Transaction, value_ids: Sequence[str], orphan_id: s
 
 
 async def find_pool(tx: Transaction, pool_set_id: str, pool_type: str) -> ServicePool | None:
-    rows = await tx.fetch(
-        f"SELECT {SERVICE_POOLS.select()} FROM service_pools WHERE service_pool_set_id = :set_id AND type = :type",
-        set_id=pool_set_id,
-        type=pool_type,
+    return await SERVICE_POOLS.first(
+        tx, "service_pool_set_id = :set_id AND type = :type", set_id=pool_set_id, type=pool_type
     )
-    return SERVICE_POOLS.decode(rows[0]) if rows else None
 
 
 def _address_bytes(number: int) -> bytes:
@@ -101,7 +94,7 @@ async def range_holding(tx: Transaction, pool_id: str, number: int | None) -> tu
     )
     if not rows:
         return None
-    first, last = (int.from_bytes(bytes(rows[0][name]), "big") for name in ("first_address", "last_address"))  # type: ignore[call-overload]
+    first, last = (int.from_bytes(rows[0][name], "big") for name in ("first_address", "last_address"))
     return (first, last) if number is None or number <= last else None
 
 
@@ -126,26 +119,17 @@ async def add_range(tx: Transaction, pool_id: str, first: int, last: int) -> Non
 
 async def range_starting(tx: Transaction, pool_id: str, first: int) -> int | None:
     """The last address of the free range that starts at `first`."""
-    rows = await tx.fetch(
+    address = await fetch_value(
+        tx,
         "SELECT last_address FROM service_pool_ranges WHERE service_pool_id = :pool_id AND first_address = :first",
         pool_id=pool_id,
         first=_address_bytes(first),
     )
-    return int.from_bytes(bytes(rows[0]["last_address"]), "big") if rows else None  # type: ignore[call-overload]
+    return None if address is None else int.from_bytes(address, "big")
 
 
 async def clear_ranges(tx: Transaction, pool_id: str) -> None:
     await tx.execute("DELETE FROM service_pool_ranges WHERE service_pool_id = :pool_id", pool_id=pool_id)
-
-
-async def count_values(tx: Transaction, pool_id: str) -> tuple[int, int]:
-    """(total, allocated)."""
-    rows = await tx.fetch(
-        "SELECT count(*) AS total, count(service_id) AS allocated FROM service_pool_values"
-        " WHERE service_pool_id = :pool_id",
-        pool_id=pool_id,
-    )
-    return int(str(rows[0]["total"])), int(str(rows[0]["allocated"]))
 
 
 async def count_many(tx: Transaction, pool_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -153,20 +137,6 @@ async def count_many(tx: Transaction, pool_ids: Sequence[str]) -> dict[str, tupl
     rows = await tx.fetch(
         "SELECT service_pool_id, count(*) AS total, count(service_id) AS allocated FROM service_pool_values"
         f" WHERE service_pool_id IN (SELECT value FROM {tx.json_items}(:ids)) GROUP BY service_pool_id",
-        ids=msgspec.json.encode(list(pool_ids)).decode(),
+        ids=encode_json(pool_ids),
     )
-    return {str(row["service_pool_id"]): (int(str(row["total"])), int(str(row["allocated"]))) for row in rows}
-
-
-async def values_with_holders(
-    tx: Transaction, pool_ids: Sequence[str], limit: int
-) -> list[tuple[ServicePoolValue, str]]:
-    """Values in the order in which they are allocated, with the name of the service that has each; "" if free."""
-    rows = await tx.fetch(
-        f"SELECT {SERVICE_POOL_VALUES.select('service_pool_values')}, services.name AS holder FROM service_pool_values"
-        " LEFT JOIN services ON services.id = service_pool_values.service_id"
-        f" WHERE service_pool_id IN (SELECT value FROM {tx.json_items}(:ids))"
-        f" ORDER BY service_pool_values.created_at, service_pool_values.id LIMIT {int(limit)}",
-        ids=msgspec.json.encode(list(pool_ids)).decode(),
-    )
-    return [(SERVICE_POOL_VALUES.decode(row), str(row["holder"] or "")) for row in rows]
+    return {row["service_pool_id"]: (row["total"], row["allocated"]) for row in rows}
