@@ -23,6 +23,7 @@ from mainstay.control.store.agents import OFFLINE, count_by_status
 from mainstay.control.store.doctor import secrets_without_owner, waiting_jobs
 from mainstay.control.store.engine.contract import Row
 from mainstay.control.store.engine.paging import owned_by
+from mainstay.control.store.engine.queries import decode_optional
 from mainstay.control.store.engine.records import to_time
 from mainstay.control.store.overview import Scope
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
@@ -71,6 +72,7 @@ class AgentSummary:
 class PoolUsage:
     id: str
     name: str
+    pool_set: str
     used: int
     total: int
 
@@ -107,7 +109,7 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
     agents = await store.read_agents(tx, _scope(work, "agent"), MAX_AGENTS) if provides else []
     counted = await store.count_living(tx, services)
     types = await SERVICE_TYPES.many(tx, {type_id for type_id, _, _ in counted})
-    pools = _usages(await store.read_pools(tx, _scope(work, "service_pool"), MAX_POOLS)) if provides else []
+    pools = await read_usages(work, _scope(work, "service_pool"), MAX_POOLS) if provides else []
     findings = [
         *_failed(await store.failed_services(tx, services, MAX_FINDINGS) if counts["failed"] else []),
         *_offline(agents),
@@ -115,21 +117,19 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
         *_stuck(work, counted, types),
         *_orphans(await store.open_orphans(tx, _scope(work, "orphan"), MAX_FINDINGS) if provides else []),
         *(_full(pool) for pool in pools if pool.is_nearly_full),
-        *(await _waiting(work) if counts["queued"] else []),
-        *await _lost_secrets(work),
-        *await _grants(work),
     ]
+    if work.required_caller.participant_id is None:
+        # Only admins see all agents, delete secrets and confirm grants.
+        findings += await _waiting(work) if counts["queued"] else []
+        findings += [*await _lost_secrets(work), *await _grants(work)]
     return Overview(
         findings,
         drifted=counts["drifted"],
         failed=counts["failed"],
         states=_states(work, counted, types),
-        agents=[
-            AgentSummary(str(row["id"]), str(row["name"]), str(row["status"]), int(str(row["running"])))
-            for row in agents
-        ],
+        agents=[AgentSummary(row["id"], row["name"], row["status"], row["running"]) for row in agents],
         agent_counts=await _count_agents(work, agents),
-        waiting=sum(int(str(row["queued"])) for row in agents if row["status"] in OFFLINE),
+        waiting=sum(row["queued"] for row in agents if row["status"] in OFFLINE),
         jobs=await show_jobs(
             work, await store.active_jobs(tx, jobs, MAX_JOBS) if counts["running"] + counts["queued"] else []
         ),
@@ -143,7 +143,7 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
 
 async def _count_agents(work: UnitOfWork, agents: Sequence[Row]) -> dict[str, int]:
     if len(agents) < MAX_AGENTS:
-        return dict(Counter(str(row["status"]) for row in agents))
+        return dict(Counter(row["status"] for row in agents))
     return await count_by_status(work.tx, _scope(work, "agent"))
 
 
@@ -156,12 +156,12 @@ def _failed(rows: Sequence[Row]) -> list[AttentionFinding]:
     return [
         AttentionFinding(
             "failed",
-            str(row["id"]),
-            str(row["name"]),
-            first_line(str(row["error_message"] or "")),
-            since=None if row["completed_at"] is None else to_time(int(str(row["completed_at"]))),
-            action=str(row["action"]),
-            job_id=str(row["job_id"]),
+            row["id"],
+            row["name"],
+            first_line(row["error_message"] or ""),
+            since=None if row["completed_at"] is None else to_time(row["completed_at"]),
+            action=row["action"],
+            job_id=row["job_id"],
         )
         for row in rows
     ]
@@ -172,27 +172,26 @@ def _offline(rows: Sequence[Row]) -> list[AttentionFinding]:
     for row in rows:
         if row["status"] not in OFFLINE:
             continue
-        seen = row["last_status_update"]
-        services, queued = int(str(row["services"])), int(str(row["queued"]))
+        services, queued = row["services"], row["queued"]
         detail = f"{_counted(services, 'service')} on it, {_counted(queued, 'job') if queued else 'no job'} queued"
-        since = to_time(seen) if isinstance(seen, int) else None
-        found.append(AttentionFinding("offline", str(row["id"]), str(row["name"]), detail, since=since))
+        since = to_time(row["last_status_update"])
+        found.append(AttentionFinding("offline", row["id"], row["name"], detail, since=since))
     return found[:MAX_FINDINGS]
 
 
 def _drifted(work: UnitOfWork, rows: Sequence[Row]) -> list[AttentionFinding]:
     found = []
     for row in rows:
-        conditions: list[dict[str, object]] = msgspec.json.decode(str(row["conditions"]))
-        if not sees_host(work.caller, str(row["provider_id"])):
+        conditions: list[dict[str, object]] = msgspec.json.decode(row["conditions"])
+        if not sees_host(work.caller, row["provider_id"]):
             conditions = consumer_conditions(conditions)
         condition = next((each for each in conditions if each.get("type") == "InSync"), {})
         since = condition.get("since")
         found.append(
             AttentionFinding(
                 "drifted",
-                str(row["id"]),
-                str(row["name"]),
+                row["id"],
+                row["name"],
                 first_line(str(condition.get("message", ""))),
                 since=datetime.fromisoformat(since) if isinstance(since, str) else None,
             )
@@ -204,23 +203,22 @@ def _orphans(rows: Sequence[Row]) -> list[AttentionFinding]:
     return [
         AttentionFinding(
             "orphan",
-            str(row["agent_id"]),
-            str(row["service_name"]),
+            row["agent_id"],
+            row["service_name"],
             f"Agent {row['agent_name']} has not cleaned up its host yet;"
-            f" {_counted(int(str(row['attempts'])), 'attempt')} so far",
-            since=to_time(int(str(row["created_at"]))),
+            f" {_counted(row['attempts'], 'attempt')} so far",
+            since=to_time(row["created_at"]),
         )
         for row in rows
     ]
 
 
-def _usages(rows: Sequence[Row]) -> list[PoolUsage]:
+async def read_usages(work: UnitOfWork, scope: Scope, limit: int) -> list[PoolUsage]:
     found = []
-    for row in rows:
-        stored, free = int(str(row["total"])), int(str(row["free"]))
-        config = None if row["generator_config"] is None else msgspec.json.decode(str(row["generator_config"]))
-        total = pool_allocation.capacity(str(row["generator_type"]), config, stored)
-        found.append(PoolUsage(str(row["id"]), str(row["name"]), stored - free, total))
+    for row in await store.read_pools(work.tx, scope, limit):
+        config = decode_optional(row["generator_config"])
+        total = pool_allocation.capacity(row["generator_type"], config, row["total"])
+        found.append(PoolUsage(row["id"], row["name"], row["pool_set"], row["total"] - row["free"], total))
     return found
 
 
@@ -232,16 +230,14 @@ def _full(pool: PoolUsage) -> AttentionFinding:
 
 async def _waiting(work: UnitOfWork) -> list[AttentionFinding]:
     """Jobs that a connected agent does not claim. Those of offline agents are counted with the agent."""
-    if work.required_caller.participant_id is not None:
-        return []
     return [
         AttentionFinding(
             "waiting",
-            str(row["service_id"]),
-            str(row["agent_name"]),
+            row["service_id"],
+            row["agent_name"],
             "The agent is connected but has not claimed the job; see its log",
-            action=str(row["action"]),
-            job_id=str(row["job_id"]),
+            action=row["action"],
+            job_id=row["job_id"],
         )
         for row in await waiting_jobs(work.tx, work.now - STUCK_AFTER, MAX_FINDINGS)
         if row["agent_status"] == "Connected"
@@ -249,9 +245,6 @@ async def _waiting(work: UnitOfWork) -> list[AttentionFinding]:
 
 
 async def _lost_secrets(work: UnitOfWork) -> list[AttentionFinding]:
-    """Only admins delete them."""
-    if work.required_caller.participant_id is not None:
-        return []
     return [
         AttentionFinding(
             "secret", "", reference, f"Its {kind} {owner} does not exist or has ended: run `mainstay vault clean`"
@@ -261,9 +254,6 @@ async def _lost_secrets(work: UnitOfWork) -> list[AttentionFinding]:
 
 
 async def _grants(work: UnitOfWork) -> list[AttentionFinding]:
-    """Only admins confirm grants."""
-    if work.required_caller.participant_id is not None:
-        return []
     return [
         AttentionFinding(
             "grant",

@@ -25,7 +25,7 @@ async def count_living(tx: Transaction, scope: Scope) -> list[tuple[str, str, in
         slow=True,
         **parameters,
     )
-    return [(str(row["service_type_id"]), str(row["status"]), int(str(row["number"]))) for row in rows]
+    return [(row["service_type_id"], row["status"], row["number"]) for row in rows]
 
 
 async def count_troubles_and_jobs(tx: Transaction, services: Scope, jobs: Scope) -> dict[str, int]:
@@ -42,37 +42,35 @@ async def count_troubles_and_jobs(tx: Transaction, services: Scope, jobs: Scope)
         slow=True,
         **(parameters | more),
     )
-    return {name: int(str(rows[0][name])) for name in ("drifted", "failed", "running", "queued")}
+    return dict(rows[0])
 
 
-async def failed_services(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+async def failed_services(tx: Transaction, scope: Scope, limit: int) -> Sequence[Row]:
     """The newest first, by the end of the job."""
     where, parameters = joined_conditions(scope, "failed_job_id IS NOT NULL")
-    rows = await tx.fetch(
+    return await tx.fetch(
         "SELECT services.id, services.name, jobs.id AS job_id, jobs.action, jobs.error_message,"
         f" jobs.completed_at FROM (SELECT id, name, failed_job_id FROM services WHERE {where}) AS services"
         f" JOIN jobs ON jobs.id = services.failed_job_id ORDER BY jobs.completed_at DESC, jobs.id LIMIT {int(limit)}",
         slow=True,
         **parameters,
     )
-    return list(rows)
 
 
-async def drifted_services(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+async def drifted_services(tx: Transaction, scope: Scope, limit: int) -> Sequence[Row]:
     where, parameters = joined_conditions(scope, "drifted = 1")
-    rows = await tx.fetch(
+    return await tx.fetch(
         f"SELECT id, name, provider_id, conditions, updated_at FROM services WHERE {where}"
         f" ORDER BY created_at DESC, id DESC LIMIT {int(limit)}",
         slow=True,
         **parameters,
     )
-    return list(rows)
 
 
-async def read_agents(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+async def read_agents(tx: Transaction, scope: Scope, limit: int) -> Sequence[Row]:
     """Those in trouble first, with the numbers of their jobs; `services` only of those that are not connected."""
     where, parameters = joined_conditions(scope)
-    rows = await tx.fetch(
+    return await tx.fetch(
         "SELECT id, name, status, last_status_update,"
         " (SELECT count(*) FROM jobs WHERE jobs.agent_id = agents.id AND jobs.status = 'Pending') AS queued,"
         " (SELECT count(*) FROM jobs WHERE jobs.agent_id = agents.id AND jobs.status = 'Processing') AS running,"
@@ -83,19 +81,17 @@ async def read_agents(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
         slow=True,
         **parameters,
     )
-    return list(rows)
 
 
 async def active_jobs(tx: Transaction, scope: Scope, limit: int) -> list[JobRow]:
     """Running ones first, then by age."""
     where, parameters = joined_conditions(scope, f"status IN {ACTIVE_STATUSES}")
-    rows = await tx.fetch(
-        f"SELECT {JOBS.select()} FROM jobs WHERE {where}"
-        f" ORDER BY CASE status WHEN 'Processing' THEN 0 ELSE 1 END, created_at, id LIMIT {int(limit)}",
+    return await JOBS.where(
+        tx,
+        f"{where} ORDER BY CASE status WHEN 'Processing' THEN 0 ELSE 1 END, created_at, id LIMIT {int(limit)}",
         slow=True,
         **parameters,
     )
-    return [JOBS.decode(row) for row in rows]
 
 
 async def count_ended_jobs(
@@ -110,26 +106,26 @@ async def count_ended_jobs(
         slow=True,
         **parameters,
     )
-    return [(int(str(row["slot"])), str(row["status"]), int(str(row["number"]))) for row in rows]
+    return [(row["slot"], row["status"], row["number"]) for row in rows]
 
 
-async def read_pools(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+async def read_pools(tx: Transaction, scope: Scope, limit: int) -> Sequence[Row]:
     """Pools with the numbers of their values; a subnet pool has rows only for values in use."""
     where, parameters = joined_conditions(scope)
-    rows = await tx.fetch(
-        "SELECT id, name, type, generator_type, generator_config,"
+    return await tx.fetch(
+        "SELECT id, name, generator_type, generator_config,"
+        " (SELECT name FROM service_pool_sets WHERE service_pool_sets.id = service_pool_set_id) AS pool_set,"
         " (SELECT count(*) FROM service_pool_values WHERE service_pool_id = service_pools.id) AS total,"
         " (SELECT count(*) FROM service_pool_values WHERE service_pool_id = service_pools.id"
         f" AND service_id IS NULL) AS free FROM service_pools WHERE {where} ORDER BY created_at, id LIMIT {int(limit)}",
         slow=True,
         **parameters,
     )
-    return list(rows)
 
 
-async def open_orphans(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
+async def open_orphans(tx: Transaction, scope: Scope, limit: int) -> Sequence[Row]:
     where, parameters = joined_conditions(scope, "closed_at IS NULL")
-    rows = await tx.fetch(
+    return await tx.fetch(
         "SELECT orphans.id, orphans.service_name, orphans.attempts, orphans.created_at, agents.name AS agent_name,"
         " agents.id AS agent_id, agents.status AS agent_status FROM"
         f" (SELECT * FROM orphans WHERE {where} ORDER BY created_at LIMIT {int(limit)}) AS orphans"
@@ -137,4 +133,3 @@ async def open_orphans(tx: Transaction, scope: Scope, limit: int) -> list[Row]:
         slow=True,
         **parameters,
     )
-    return list(rows)

@@ -3,6 +3,7 @@ only living services are counted one by one, along an index that covers the quer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from mainstay.control.store.engine.contract import Row, Transaction
@@ -10,35 +11,31 @@ from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
 
-async def count_jobs(tx: Transaction, since: datetime) -> list[Row]:
+async def count_jobs(tx: Transaction, since: datetime) -> Sequence[Row]:
     """By status and service type: active jobs, and with `recent` 1 those created since a time that have ended."""
-    return list(
-        await tx.fetch(
-            "SELECT counted.recent, counted.status, service_types.name AS service_type, sum(counted.number) AS number"
-            " FROM (SELECT 0 AS recent, jobs.status, services.service_type_id, count(*) AS number FROM jobs"
-            f" JOIN services ON services.id = jobs.service_id WHERE jobs.status IN {ACTIVE_STATUSES}"
-            " GROUP BY jobs.status, services.service_type_id"
-            " UNION ALL SELECT 1 AS recent, jobs.status, services.service_type_id, count(*) AS number FROM jobs"
-            f" JOIN services ON services.id = jobs.service_id WHERE jobs.status NOT IN {ACTIVE_STATUSES}"
-            " AND jobs.created_at >= :since GROUP BY jobs.status, services.service_type_id) AS counted"
-            " JOIN service_types ON service_types.id = counted.service_type_id"
-            " GROUP BY counted.recent, counted.status, service_types.name",
-            slow=True,
-            since=to_microseconds(since),
-        )
+    return await tx.fetch(
+        "SELECT counted.recent, counted.status, service_types.name AS service_type, sum(counted.number) AS number"
+        " FROM (SELECT 0 AS recent, jobs.status, services.service_type_id, count(*) AS number FROM jobs"
+        f" JOIN services ON services.id = jobs.service_id WHERE jobs.status IN {ACTIVE_STATUSES}"
+        " GROUP BY jobs.status, services.service_type_id"
+        " UNION ALL SELECT 1 AS recent, jobs.status, services.service_type_id, count(*) AS number FROM jobs"
+        f" JOIN services ON services.id = jobs.service_id WHERE jobs.status NOT IN {ACTIVE_STATUSES}"
+        " AND jobs.created_at >= :since GROUP BY jobs.status, services.service_type_id) AS counted"
+        " JOIN service_types ON service_types.id = counted.service_type_id"
+        " GROUP BY counted.recent, counted.status, service_types.name",
+        slow=True,
+        since=to_microseconds(since),
     )
 
 
-async def count_services(tx: Transaction) -> list[Row]:
+async def count_services(tx: Transaction) -> Sequence[Row]:
     """Living services by type and state."""
-    return list(
-        await tx.fetch(
-            "SELECT service_types.name AS service_type, counted.state, counted.number FROM"
-            " (SELECT service_type_id, status AS state, count(*) AS number FROM services WHERE is_terminal = 0"
-            " GROUP BY service_type_id, status) AS counted"
-            " JOIN service_types ON service_types.id = counted.service_type_id",
-            slow=True,
-        )
+    return await tx.fetch(
+        "SELECT service_types.name AS service_type, counted.state, counted.number FROM"
+        " (SELECT service_type_id, status AS state, count(*) AS number FROM services WHERE is_terminal = 0"
+        " GROUP BY service_type_id, status) AS counted"
+        " JOIN service_types ON service_types.id = counted.service_type_id",
+        slow=True,
     )
 
 
@@ -56,26 +53,6 @@ async def count_troubles(tx: Transaction) -> Row:
     return rows[0]
 
 
-async def count_agents(tx: Transaction) -> dict[str, int]:
-    rows = await tx.fetch("SELECT status, count(*) AS number FROM agents GROUP BY status", slow=True)
-    return {str(row["status"]): int(str(row["number"])) for row in rows}
-
-
-async def read_pools(tx: Transaction, limit: int) -> list[Row]:
-    return list(
-        await tx.fetch(
-            "SELECT service_pool_sets.name AS pool_set, service_pools.name, service_pools.generator_type,"
-            " service_pools.generator_config,"
-            " (SELECT count(*) FROM service_pool_values WHERE service_pool_id = service_pools.id) AS stored,"
-            " (SELECT count(*) FROM service_pool_values WHERE service_pool_id = service_pools.id"
-            " AND service_id IS NULL) AS free FROM service_pools"
-            " JOIN service_pool_sets ON service_pool_sets.id = service_pools.service_pool_set_id"
-            f" ORDER BY service_pools.created_at, service_pools.id LIMIT {int(limit)}",
-            slow=True,
-        )
-    )
-
-
 async def read_lags(tx: Transaction, seen_after: datetime, limit: int) -> dict[str, int]:
     """Subscriber → events that it has not acknowledged, for those seen after a time; the furthest behind first."""
     rows = await tx.fetch(
@@ -84,4 +61,4 @@ async def read_lags(tx: Transaction, seen_after: datetime, limit: int) -> dict[s
         f" ORDER BY last_sequence, subscriber_id LIMIT {int(limit)}",
         seen_after=to_microseconds(seen_after),
     )
-    return {str(row["subscriber_id"]): max(int(str(row["lag"])), 0) for row in rows}
+    return {row["subscriber_id"]: max(row["lag"], 0) for row in rows}
