@@ -11,6 +11,7 @@ from mainstay.control.domain.install_templates import template_faults
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations.machinery.bodies import Body, Id, MediaType, Name, Text
 from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
+from mainstay.control.operations.machinery.named_rows import find_named
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.secrecy_changes import SecrecyChange, seal_configurations
@@ -88,8 +89,7 @@ def _check_templates(work: UnitOfWork, agent_type: AgentType) -> None:
 async def _service_types(work: UnitOfWork, ids: list[str]) -> list[str]:
     found = list(dict.fromkeys(each.lower() for each in ids))
     for service_type_id in found:
-        if await SERVICE_TYPES.find(work.tx, service_type_id) is None:
-            raise BadInput(f"there is no service type {service_type_id}")
+        await find_named(work, SERVICE_TYPES, service_type_id)
     return found
 
 

@@ -16,6 +16,7 @@ from mainstay.control.operations.machinery import pool_allocation, secret_sealin
 from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, Tag
 from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
+from mainstay.control.operations.machinery.named_rows import find_named, refuse_for_others
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, InvalidProperties, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -125,16 +126,11 @@ async def admit_new(
 ) -> tuple[Participant, AgentType]:
     """Provider and type of new agents, if the caller may create them. Grants the provider if an admin wants it."""
     provider_id = provider_id.lower()
-    provider = await PARTICIPANTS.find(work.tx, provider_id)
-    if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
-        raise NotPermitted("you can create agents only for your own participant")
-    if provider is None:
-        raise BadInput(f"there is no participant {provider_id}")
+    refuse_for_others(work, provider_id, "agents")
+    provider = await find_named(work, PARTICIPANTS, provider_id)
     _refuse_admin_tags(work, (), tags)
     grants = _grants(work, wanted=grant)
-    agent_type = await AGENT_TYPES.find(work.tx, agent_type_id.lower(), lock=grants)
-    if agent_type is None:
-        raise BadInput(f"there is no agent type {agent_type_id}")
+    agent_type = await find_named(work, AGENT_TYPES, agent_type_id, lock=grants)
     if grants:
         await _grant(work, agent_type, provider.id)
     return provider, agent_type

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery import pool_allocation
-from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag, with_given
 from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_unusable
+from mainstay.control.operations.machinery.named_rows import find_named, find_own
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.config_pools import (
@@ -52,8 +51,8 @@ async def create_pool(work: UnitOfWork, wanted: NewConfigPool) -> ConfigPool:
         raise NotPermitted(
             "only an admin creates global config pools and those of others; set participantId to your own participant"
         )
-    if participant_id is not None and await PARTICIPANTS.find(work.tx, participant_id) is None:
-        raise BadInput(f"there is no participant {participant_id}")
+    if participant_id is not None:
+        await find_named(work, PARTICIPANTS, participant_id)
     refuse_unusable("generatorConfig", wanted.generator_config, MAX_VALUE_BYTES)
     await _refuse_other_scope(work, wanted.type, participant_id)
     pool = ConfigPool(
@@ -82,9 +81,7 @@ async def _refuse_other_scope(work: UnitOfWork, pool_type: str, participant_id: 
 
 async def change_pool(work: UnitOfWork, before: ConfigPool, wanted: ConfigPoolChange) -> ConfigPool:
     refuse_unusable("generatorConfig", wanted.generator_config, MAX_VALUE_BYTES)
-    config = before.generator_config if wanted.generator_config is None else wanted.generator_config
-    after = msgspec.structs.replace(before, name=wanted.name or before.name, generator_config=config)
-    return await work.update(CONFIG_POOLS, before, after)
+    return await work.update(CONFIG_POOLS, before, with_given(before, wanted))
 
 
 async def delete_pool(work: UnitOfWork, pool: ConfigPool) -> None:
@@ -96,12 +93,8 @@ async def delete_pool(work: UnitOfWork, pool: ConfigPool) -> None:
 
 
 async def create_value(work: UnitOfWork, wanted: NewConfigPoolValue) -> ConfigPoolValue:
-    pool = await CONFIG_POOLS.find(work.tx, wanted.config_pool_id.lower())
-    caller = work.required_caller
-    if caller.role is not Role.ADMIN and (pool is None or pool.participant_id != caller.participant_id):
-        raise NotPermitted("the config pool must be your own")
-    if pool is None:
-        raise BadInput(f"there is no config pool {wanted.config_pool_id}")
+    refusal = "the config pool must be your own"
+    pool = await find_own(work, CONFIG_POOLS, wanted.config_pool_id, "participant_id", refusal)
     pool_allocation.check_value(pool, wanted.value)
     value = ConfigPoolValue(
         id=new_id(),

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, ShortText
+from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, ShortText, with_given
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
@@ -89,7 +89,7 @@ async def create_type(work: UnitOfWork, wanted: NewMetricType) -> MetricType:
 
 
 async def change_type(work: UnitOfWork, before: MetricType, wanted: MetricTypeChange) -> MetricType:
-    return await work.update(METRIC_TYPES, before, msgspec.structs.replace(before, name=wanted.name or before.name))
+    return await work.update(METRIC_TYPES, before, with_given(before, wanted))
 
 
 async def delete_type(work: UnitOfWork, metric_type: MetricType) -> None:

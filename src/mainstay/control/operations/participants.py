@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from mainstay.control.operations.machinery.bodies import Body, Name
+from mainstay.control.operations.machinery.bodies import Body, Name, with_given
 from mainstay.control.operations.machinery.refusals import NotPermitted
 from mainstay.control.operations.machinery.removal import remove_participant
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
@@ -32,8 +30,7 @@ async def change(work: UnitOfWork, before: Participant, wanted: ParticipantChang
     if wanted.status not in (None, before.status) and work.required_caller.participant_id is not None:
         # A participant that disables itself could not undo it, and a disabled one must not enable itself.
         raise NotPermitted("only an admin may change the status of a participant")
-    after = msgspec.structs.replace(before, name=wanted.name or before.name, status=wanted.status or before.status)
-    return await work.update(PARTICIPANTS, before, after)
+    return await work.update(PARTICIPANTS, before, with_given(before, wanted))
 
 
 async def delete(work: UnitOfWork, participant: Participant) -> None:

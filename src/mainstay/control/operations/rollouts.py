@@ -19,7 +19,8 @@ from mainstay.control.operations import services
 from mainstay.control.operations.machinery import runs
 from mainstay.control.operations.machinery.blueprint_versions import LATEST, find_bundle
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, ShortText
-from mainstay.control.operations.machinery.refusals import BadInput, Conflict, OperationRefused
+from mainstay.control.operations.machinery.named_rows import find_named
+from mainstay.control.operations.machinery.refusals import Conflict, OperationRefused
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.operations.services import BlueprintVersionText, RequestedAction
@@ -70,9 +71,7 @@ class RolloutItemView(RolloutItem, frozen=True, kw_only=True):
 
 async def create(work: UnitOfWork, wanted: NewRollout) -> RolloutRow:
     type_id = wanted.service_type_id.lower()
-    service_type = await SERVICE_TYPES.find(work.tx, type_id)
-    if service_type is None:
-        raise BadInput(f"there is no service type {wanted.service_type_id}")
+    service_type = await find_named(work, SERVICE_TYPES, wanted.service_type_id)
     batch = decide.parse_batch(wanted.batch)
     transitions.find_action(work.tools.definitions.of_service_type(service_type).lifecycle, wanted.action)
     digest = await _find_bundle(work, service_type, wanted)

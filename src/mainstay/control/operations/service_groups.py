@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from mainstay.control.access import Role
-from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, with_given
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
-from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
+from mainstay.control.operations.machinery.named_rows import find_named, refuse_for_others
+from mainstay.control.operations.machinery.refusals import InUse
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store.orphans import open_ids
@@ -34,10 +32,8 @@ GROUP_NAMES = EmbeddedNames(SERVICE_GROUPS, ServiceGroupView, {"consumer": Relat
 
 async def create(work: UnitOfWork, wanted: NewServiceGroup) -> ServiceGroup:
     consumer_id = wanted.consumer_id.lower()
-    if work.required_caller.role is not Role.ADMIN and consumer_id != work.required_caller.participant_id:
-        raise NotPermitted("you can create groups only for your own participant")
-    if await PARTICIPANTS.find(work.tx, consumer_id) is None:
-        raise BadInput(f"there is no participant {consumer_id}")
+    refuse_for_others(work, consumer_id, "groups")
+    await find_named(work, PARTICIPANTS, consumer_id)
     group = ServiceGroup(
         id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, consumer_id=consumer_id
     )
@@ -45,7 +41,7 @@ async def create(work: UnitOfWork, wanted: NewServiceGroup) -> ServiceGroup:
 
 
 async def change(work: UnitOfWork, before: ServiceGroup, wanted: ServiceGroupChange) -> ServiceGroup:
-    return await work.update(SERVICE_GROUPS, before, msgspec.structs.replace(before, name=wanted.name or before.name))
+    return await work.update(SERVICE_GROUPS, before, with_given(before, wanted))
 
 
 async def delete(work: UnitOfWork, group: ServiceGroup) -> None:

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from mainstay.control.access import Role
-from mainstay.control.operations.machinery.bodies import WORD, Body, Id, Name, Text
+from mainstay.control.operations.machinery.bodies import WORD, Body, Id, Name, Text, with_given
 from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_unusable
-from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
+from mainstay.control.operations.machinery.named_rows import find_named, refuse_for_others
+from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store.participants import PARTICIPANTS
@@ -69,13 +69,7 @@ async def create_type(work: UnitOfWork, wanted: NewServiceOptionType) -> Service
 async def change_type(
     work: UnitOfWork, before: ServiceOptionType, wanted: ServiceOptionTypeChange
 ) -> ServiceOptionType:
-    after = msgspec.structs.replace(
-        before,
-        name=wanted.name or before.name,
-        type=wanted.type or before.type,
-        description=before.description if wanted.description is None else wanted.description,
-    )
-    return await work.update(SERVICE_OPTION_TYPES, before, after)
+    return await work.update(SERVICE_OPTION_TYPES, before, with_given(before, wanted))
 
 
 async def delete_type(work: UnitOfWork, option_type: ServiceOptionType) -> None:
@@ -86,11 +80,9 @@ async def delete_type(work: UnitOfWork, option_type: ServiceOptionType) -> None:
 
 async def create(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOption:
     provider_id = wanted.provider_id.lower()
-    if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
-        raise NotPermitted("you can create options only for your own participant")
+    refuse_for_others(work, provider_id, "options")
     refuse_unusable("value", wanted.value, MAX_VALUE_BYTES)
-    if await PARTICIPANTS.find(work.tx, provider_id) is None:
-        raise BadInput(f"there is no participant {provider_id}")
+    await find_named(work, PARTICIPANTS, provider_id)
     option = ServiceOption(
         id=new_id(),
         created_at=work.now,
@@ -107,27 +99,18 @@ async def create(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOption:
 
 async def _find_type(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOptionType:
     if wanted.service_option_type_id is not None:
-        found = await SERVICE_OPTION_TYPES.find(work.tx, wanted.service_option_type_id.lower())
-    elif wanted.service_option_type is not None:
-        found = await SERVICE_OPTION_TYPES.find_by(work.tx, "type", wanted.service_option_type)
-    else:
+        return await find_named(work, SERVICE_OPTION_TYPES, wanted.service_option_type_id)
+    if wanted.service_option_type is None:
         raise BadInput("serviceOptionTypeId or serviceOptionType is required")
+    found = await SERVICE_OPTION_TYPES.find_by(work.tx, "type", wanted.service_option_type)
     if found is None:
-        named = wanted.service_option_type_id or wanted.service_option_type
-        raise BadInput(f"there is no service option type {named}")
+        raise BadInput(f"there is no service option type {wanted.service_option_type}")
     return found
 
 
 async def change(work: UnitOfWork, before: ServiceOption, wanted: ServiceOptionChange) -> ServiceOption:
     refuse_unusable("value", wanted.value, MAX_VALUE_BYTES)
-    after = msgspec.structs.replace(
-        before,
-        name=wanted.name or before.name,
-        value=before.value if wanted.value is None else wanted.value,
-        enabled=before.enabled if wanted.enabled is None else wanted.enabled,
-        display_order=before.display_order if wanted.display_order is None else wanted.display_order,
-    )
-    return await work.update(SERVICE_OPTIONS, before, after)
+    return await work.update(SERVICE_OPTIONS, before, with_given(before, wanted))
 
 
 async def delete(work: UnitOfWork, option: ServiceOption) -> None:

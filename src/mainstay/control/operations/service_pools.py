@@ -6,9 +6,10 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery import pool_allocation
-from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag, with_given
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
-from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
+from mainstay.control.operations.machinery.named_rows import find_named, find_own, refuse_for_others
+from mainstay.control.operations.machinery.refusals import BadInput, InUse
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import Named
@@ -104,10 +105,8 @@ VALUE_NAMES = EmbeddedNames(
 
 async def create_set(work: UnitOfWork, wanted: NewPoolSet) -> ServicePoolSet:
     provider_id = wanted.provider_id.lower()
-    if work.required_caller.role is not Role.ADMIN and provider_id != work.required_caller.participant_id:
-        raise NotPermitted("you can create pool sets only for your own participant")
-    if await PARTICIPANTS.find(work.tx, provider_id) is None:
-        raise BadInput(f"there is no participant {provider_id}")
+    refuse_for_others(work, provider_id, "pool sets")
+    await find_named(work, PARTICIPANTS, provider_id)
     new = ServicePoolSet(
         id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, provider_id=provider_id
     )
@@ -115,8 +114,7 @@ async def create_set(work: UnitOfWork, wanted: NewPoolSet) -> ServicePoolSet:
 
 
 async def change_set(work: UnitOfWork, before: ServicePoolSet, wanted: PoolSetChange) -> ServicePoolSet:
-    after = msgspec.structs.replace(before, name=wanted.name or before.name)
-    return await work.update(SERVICE_POOL_SETS, before, after)
+    return await work.update(SERVICE_POOL_SETS, before, with_given(before, wanted))
 
 
 async def delete_set(work: UnitOfWork, pool_set: ServicePoolSet) -> None:
@@ -126,13 +124,8 @@ async def delete_set(work: UnitOfWork, pool_set: ServicePoolSet) -> None:
 
 
 async def create_pool(work: UnitOfWork, wanted: NewPool) -> ServicePool:
-    pool_set = await SERVICE_POOL_SETS.find(work.tx, wanted.service_pool_set_id.lower())
-    if work.required_caller.role is not Role.ADMIN and (
-        pool_set is None or pool_set.provider_id != work.required_caller.participant_id
-    ):
-        raise NotPermitted("the pool set must be your own")
-    if pool_set is None:
-        raise BadInput(f"there is no service pool set {wanted.service_pool_set_id}")
+    refusal = "the pool set must be your own"
+    pool_set = await find_own(work, SERVICE_POOL_SETS, wanted.service_pool_set_id, "provider_id", refusal)
     pool = ServicePool(
         id=new_id(),
         created_at=work.now,
@@ -165,8 +158,7 @@ def _check_generator(pool: ServicePool) -> None:
 
 
 async def change_pool(work: UnitOfWork, before: ServicePool, wanted: PoolChange) -> ServicePool:
-    config = before.generator_config if wanted.generator_config is None else wanted.generator_config
-    after = msgspec.structs.replace(before, name=wanted.name or before.name, generator_config=config)
+    after = with_given(before, wanted)
     _check_generator(after)
     if after.generator_type == "subnet" and after.generator_config != before.generator_config:
         await pool_allocation.lay_out_ranges(work, after)
@@ -181,13 +173,8 @@ async def delete_pool(work: UnitOfWork, pool: ServicePool) -> None:
 
 
 async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolValue:
-    pool = await SERVICE_POOLS.find(work.tx, wanted.service_pool_id.lower())
-    if work.required_caller.role is not Role.ADMIN and (
-        pool is None or pool.provider_id != work.required_caller.participant_id
-    ):
-        raise NotPermitted("the pool must be your own")
-    if pool is None:
-        raise BadInput(f"there is no service pool {wanted.service_pool_id}")
+    refusal = "the pool must be your own"
+    pool = await find_own(work, SERVICE_POOLS, wanted.service_pool_id, "provider_id", refusal)
     if pool.generator_type == "subnet":
         raise BadInput("a subnet pool generates its values; values can be added only to a list pool")
     pool_allocation.check_value(pool, wanted.value)
@@ -204,8 +191,7 @@ async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolVal
 
 
 async def change_value(work: UnitOfWork, before: ServicePoolValue, wanted: PoolValueChange) -> ServicePoolValue:
-    after = msgspec.structs.replace(before, name=wanted.name or before.name)
-    return await work.update(SERVICE_POOL_VALUES, before, after)
+    return await work.update(SERVICE_POOL_VALUES, before, with_given(before, wanted))
 
 
 async def delete_value(work: UnitOfWork, value: ServicePoolValue) -> None:

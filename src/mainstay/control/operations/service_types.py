@@ -15,7 +15,7 @@ from mainstay.control.domain.properties.contract import Actor, EvaluationContext
 from mainstay.control.domain.properties.engine import Rejected
 from mainstay.control.domain.properties.secrecy import without_lost
 from mainstay.control.domain.service_types import parse_service_type, report_service_type
-from mainstay.control.operations.machinery.bodies import Body, Id, Name
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, with_given
 from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
 from mainstay.control.operations.machinery.property_decisions import decide_properties
 from mainstay.control.operations.machinery.refusals import AgentNotAvailable, BadInput, Conflict, InUse, NotPermitted
@@ -126,12 +126,7 @@ async def change(
     work: UnitOfWork, before: ServiceTypeRow, wanted: ServiceTypeChange, *, force: bool, dry_run: bool
 ) -> ServiceTypeRow | ChangeForecast:
     _refuse_large(wanted)
-    after = msgspec.structs.replace(
-        before,
-        name=wanted.name or before.name,
-        property_schema=before.property_schema if wanted.property_schema is None else wanted.property_schema,
-        lifecycle_schema=before.lifecycle_schema if wanted.lifecycle_schema is None else wanted.lifecycle_schema,
-    )
+    after = with_given(before, wanted)
     examined = await examine_change(work, before, after)
     if dry_run:
         return ChangeForecast(after, examined.misfits, examined.sealed, examined.deleted)

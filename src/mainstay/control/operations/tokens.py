@@ -10,6 +10,7 @@ import msgspec
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery.bodies import Body, Id, Name
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
+from mainstay.control.operations.machinery.named_rows import find_named
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict, NotFound, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.operations.machinery.views import Named
@@ -132,12 +133,9 @@ async def _resolve_scope(work: UnitOfWork, wanted: NewToken) -> tuple[str | None
         raise BadInput(f"a token of role {wanted.role} needs scopeId, the id of its {wanted.role}")
     scope_id = wanted.scope_id.lower()
     if wanted.role == "participant":
-        participant = await PARTICIPANTS.find(work.tx, scope_id)
         if not is_admin and scope_id != work.required_caller.participant_id:
             raise NotPermitted("you can create tokens only for yourself or your own agents", code="escalation")
-        if participant is None:
-            raise BadInput(f"there is no participant {scope_id}")
-        return participant.id, None
+        return (await find_named(work, PARTICIPANTS, scope_id)).id, None
     agent = await AGENTS.find(work.tx, scope_id)
     if not is_admin and (agent is None or agent.provider_id != work.required_caller.participant_id):
         raise NotPermitted("you can create tokens only for yourself or your own agents", code="escalation")

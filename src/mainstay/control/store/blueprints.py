@@ -166,10 +166,7 @@ async def users_of(tx: Transaction, digest: str, limit: int = 10) -> dict[str, l
         " WHERE services.blueprint_digest = :digest AND orphans.closed_at IS NULL",
         "jobs": f"SELECT id FROM jobs WHERE blueprint_digest = :digest AND status IN {ACTIVE_STATUSES}",
     }
-    return {
-        noun: await fetch_column(tx, f"{query} LIMIT {limit}", digest=digest)
-        for noun, query in queries.items()
-    }
+    return {noun: await fetch_column(tx, f"{query} LIMIT {limit}", digest=digest) for noun, query in queries.items()}
 
 
 async def delete(tx: Transaction, digest: str) -> None:

@@ -392,8 +392,7 @@ async def planned_properties(tx: Transaction, service_ids: Sequence[str]) -> dic
     if not marks:
         return {}
     rows = await tx.fetch(
-        "SELECT id, service_id, properties FROM runs WHERE properties IS NOT NULL"
-        f" AND service_id IN {listed}",
+        f"SELECT id, service_id, properties FROM runs WHERE properties IS NOT NULL AND service_id IN {listed}",
         slow=True,
         **marks,
     )

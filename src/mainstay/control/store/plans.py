@@ -51,9 +51,7 @@ async def answer_of(tx: Transaction, request_id: str) -> bytes | None:
 
 
 async def find_older(tx: Transaction, before: datetime, limit: int) -> list[PlanRequest]:
-    return await PLAN_REQUESTS.where(
-        tx, f"created_at < :before LIMIT {int(limit)}", before=to_microseconds(before)
-    )
+    return await PLAN_REQUESTS.where(tx, f"created_at < :before LIMIT {int(limit)}", before=to_microseconds(before))
 
 
 async def delete_older(tx: Transaction, before: datetime) -> None:

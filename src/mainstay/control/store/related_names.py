@@ -23,8 +23,7 @@ async def read_related_names(
         for member, (column, other) in related.items()
     )
     found = await tx.fetch(
-        f"SELECT {table.name}.id AS row_id, {names} FROM {table.name} {joins}"
-        f" WHERE {table.name}.id IN {listed}",
+        f"SELECT {table.name}.id AS row_id, {names} FROM {table.name} {joins} WHERE {table.name}.id IN {listed}",
         **marks,
     )
     return {row["row_id"]: {member: row[f"{member}_name"] for member in related} for row in found}

@@ -39,9 +39,7 @@ class RetentionPass:
 async def read_passes(tx: Transaction) -> dict[str, RetentionPass]:
     rows = await tx.fetch("SELECT kind, finished_at, position_at, position_id FROM retention_passes")
     return {
-        row["kind"]: RetentionPass(
-            to_time(row["finished_at"]), ScanPosition(row["position_at"], row["position_id"])
-        )
+        row["kind"]: RetentionPass(to_time(row["finished_at"]), ScanPosition(row["position_at"], row["position_id"]))
         for row in rows
     }
 

@@ -102,8 +102,7 @@ async def read_contexts(tx: Transaction, ids: Sequence[str]) -> dict[str, Servic
     if not marks:
         return {}
     rows = await tx.fetch(
-        f"SELECT services.id, {_CONTEXT_COLUMNS} FROM {_CONTEXT_TABLES}"
-        f" WHERE services.id IN {listed}",
+        f"SELECT services.id, {_CONTEXT_COLUMNS} FROM {_CONTEXT_TABLES} WHERE services.id IN {listed}",
         **marks,
     )
     return {row["id"]: _context(row) for row in rows}
@@ -118,9 +117,7 @@ async def find_with_context(tx: Transaction, service_id: str) -> tuple[ServiceRo
     return (SERVICES.decode(rows[0]), _context(rows[0])) if rows else None
 
 
-async def read_with_contexts(
-    tx: Transaction, ids: Iterable[str]
-) -> dict[str, tuple[ServiceRow, ServiceContext]]:
+async def read_with_contexts(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[ServiceRow, ServiceContext]]:
     """Existing services by id, in one query."""
     listed, marks = placeholders(dict.fromkeys(ids))
     if not marks:
@@ -390,9 +387,7 @@ async def read_references(tx: Transaction, service_id: str, limit: int) -> list[
     ]
     rows = await tx.fetch(" UNION ALL ".join(parts), service_id=service_id)
     return [
-        RelatedService(
-            **{**row, "outgoing": bool(row["outgoing"]), "type_version": to_time(row["type_version"])}
-        )
+        RelatedService(**{**row, "outgoing": bool(row["outgoing"]), "type_version": to_time(row["type_version"])})
         for row in rows
     ]
 

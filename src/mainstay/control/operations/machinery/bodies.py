@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from mainstay.control.domain.values import equal
 from mainstay.control.operations.machinery.refusals import InvalidProperties
 from mainstay.control.store.engine.records import wire_names
 
+S = TypeVar("S", bound=msgspec.Struct)
 # PostgreSQL cannot store a zero byte in a text.
 NO_ZERO = "^[^\\u0000]*$"
 # Every member `name`, and every other text that names something from now on.
@@ -53,6 +54,12 @@ class AgentProtocolBody(Body, frozen=True, kw_only=True):
 
 class NoFields(Body, frozen=True, kw_only=True):
     """The body of an endpoint without fields."""
+
+
+def with_given(stored: S, wanted: Body) -> S:
+    """The stored values with those that a body gives. Both have the same names."""
+    given = {name: value for name in wanted.__struct_fields__ if (value := getattr(wanted, name)) is not None}
+    return msgspec.structs.replace(stored, **given)
 
 
 def refuse_other_values(echoed: Mapping[str, object], stored: msgspec.Struct) -> None:
