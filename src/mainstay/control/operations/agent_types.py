@@ -15,7 +15,7 @@ from mainstay.control.operations.machinery.named_rows import find_named
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.secrecy_changes import SecrecyChange, seal_configurations
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_providers, link_service_types
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_types import SERVICE_TYPES
@@ -50,9 +50,7 @@ class AgentTypeChange(Body, frozen=True, kw_only=True):
 async def create(work: UnitOfWork, wanted: NewAgentType) -> AgentType:
     _check_schema(work, wanted.configuration_schema)
     agent_type = AgentType(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=wanted.name,
         service_type_ids=await _service_types(work, wanted.service_type_ids),
         provider_ids=await _providers(work, wanted.provider_ids),

@@ -104,16 +104,14 @@ async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
     provider, agent_type = await admit_new(
         work, wanted.provider_id, wanted.agent_type_id, wanted.tags, grant=wanted.grant
     )
-    agent_id = new_id()
+    new = work.new_record()
     agent = AgentRow(
-        id=agent_id,
-        created_at=work.now,
-        updated_at=work.now,
+        **new,
         name=wanted.name,
         status="Disconnected",
         last_status_update=work.now,
         tags=wanted.tags,
-        configuration=await _configure(work, agent_type, wanted.configuration, agent_id, provider.id, None),
+        configuration=await _configure(work, agent_type, wanted.configuration, new["id"], provider.id, None),
         provider_id=provider.id,
         agent_type_id=agent_type.id,
         service_pool_set_id=await _pool_set(work, wanted.service_pool_set_id, provider.id),

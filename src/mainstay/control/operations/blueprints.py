@@ -16,7 +16,7 @@ from mainstay.control.operations import service_types
 from mainstay.control.operations.machinery.bounds import exceeds
 from mainstay.control.operations.machinery.bundles import NotABundle, open_bundle
 from mainstay.control.operations.machinery.refusals import Conflict, InUse, NotFound
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.operations.service_types import ExaminedChange, Misfit
 from mainstay.control.store import blueprints as store
@@ -120,9 +120,7 @@ async def _write_type(
     before = await SERVICE_TYPES.find_by(work.tx, "name", wanted.type_name, lock=True)
     if before is None:
         new = ServiceTypeRow(
-            id=new_id(),
-            created_at=work.now,
-            updated_at=work.now,
+            **work.new_record(),
             name=wanted.type_name,
             property_schema=wanted.property_schema,
             lifecycle_schema=wanted.lifecycle_schema,

@@ -8,7 +8,7 @@ from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag, wi
 from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_unusable
 from mainstay.control.operations.machinery.named_rows import find_named, find_own
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.config_pools import (
     AGENT_VALUES,
     CONFIG_POOL_VALUES,
@@ -56,9 +56,7 @@ async def create_pool(work: UnitOfWork, wanted: NewConfigPool) -> ConfigPool:
     refuse_unusable("generatorConfig", wanted.generator_config, MAX_VALUE_BYTES)
     await _refuse_other_scope(work, wanted.type, participant_id)
     pool = ConfigPool(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=wanted.name,
         type=wanted.type,
         property_type=wanted.property_type,
@@ -97,9 +95,7 @@ async def create_value(work: UnitOfWork, wanted: NewConfigPoolValue) -> ConfigPo
     pool = await find_own(work, CONFIG_POOLS, wanted.config_pool_id, "participant_id", refusal)
     pool_allocation.check_value(pool, wanted.value)
     value = ConfigPoolValue(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=wanted.name,
         value=wanted.value,
         config_pool_id=pool.id,

@@ -15,7 +15,7 @@ from mainstay.control.operations.agents import NewAgent, Tags
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict, NotPermitted
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import enrolment_codes as store
 from mainstay.control.store.agent_types import AGENT_TYPES
@@ -117,9 +117,7 @@ async def create(work: UnitOfWork, wanted: NewEnrolmentCode) -> NewEnrolmentCode
     lifetime = None if wanted.lifetime_seconds is None else timedelta(seconds=wanted.lifetime_seconds)
     caller = work.required_caller
     row = EnrolmentCodeRow(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         provider_id=provider.id,
         agent_type_id=agent_type.id,
         count=wanted.count,
@@ -164,9 +162,7 @@ async def enrol(work: UnitOfWork, wanted: EnrolmentRequest) -> Enrolled:
     else:
         agent = await _create_agent(work, code_hash, wanted.name)
     token = Token(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=f"enrolled {agent.name}"[:255],
         role="agent",
         read_only=False,

@@ -23,7 +23,7 @@ from mainstay.control.operations.machinery.refusals import (
     SecretUnreadable,
 )
 from mainstay.control.operations.machinery.secret_sealing import read_secret
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType
 from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.install_commands import INSTALL_COMMANDS, InstallCommandRow, find_by_hash
@@ -76,9 +76,7 @@ async def create(work: UnitOfWork, agent: AgentRow, base_url: str) -> InstallCom
         )
     issued = await _issue(work, agent, base_url)
     row = InstallCommandRow(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         agent_id=agent.id,
         provider_id=agent.provider_id,
         token_id=issued.token_id,
@@ -143,9 +141,7 @@ async def _issue(work: UnitOfWork, agent: AgentRow, base_url: str) -> _Issued:
     token = await tokens.save(
         work,
         Token(
-            id=new_id(),
-            created_at=work.now,
-            updated_at=work.now,
+            **work.new_record(),
             name=f"install {agent.name}"[:255],
             role="agent",
             read_only=False,

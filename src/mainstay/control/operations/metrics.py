@@ -11,7 +11,7 @@ from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import metrics as store
 from mainstay.control.store.agents import AGENTS
@@ -82,9 +82,7 @@ ENTRY_NAMES = EmbeddedNames(
 
 
 async def create_type(work: UnitOfWork, wanted: NewMetricType) -> MetricType:
-    new = MetricType(
-        id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, entity_type=wanted.entity_type
-    )
+    new = MetricType(**work.new_record(), name=wanted.name, entity_type=wanted.entity_type)
     return await work.insert(METRIC_TYPES, new)
 
 
@@ -105,9 +103,7 @@ async def add(work: UnitOfWork, wanted: NewMetricEntry) -> MetricEntry:
     if not abs(wanted.value) <= MAX_VALUE:
         raise BadInput(f"value must be a number from -{MAX_VALUE:g} to {MAX_VALUE:g}")
     entry = MetricEntry(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         resource_id=wanted.resource_id,
         value=wanted.value,
         type_id=metric_type.id,

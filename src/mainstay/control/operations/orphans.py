@@ -16,7 +16,7 @@ from mainstay.control.domain.properties.traversal import secrets_in
 from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
 from mainstay.control.operations.machinery.bodies import Body, Text
 from mainstay.control.operations.machinery.refusals import NotFound
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import AgentNamed, Named, ServiceView, show_services
 from mainstay.control.store import orphans as store
 from mainstay.control.store.agents import AGENTS
@@ -74,9 +74,7 @@ def _new_orphan(
     work: UnitOfWork, service: ServiceRow, agent_id: str, provider_id: str, reason: OrphanReason
 ) -> OrphanRow:
     return OrphanRow(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         service_id=service.id,
         service_name=service.name,
         agent_id=agent_id,

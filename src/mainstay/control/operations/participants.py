@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.control.operations.machinery.bodies import Body, Name, with_given
 from mainstay.control.operations.machinery.refusals import NotPermitted
 from mainstay.control.operations.machinery.removal import remove_participant
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.participants import PARTICIPANTS, Participant, ParticipantStatus
 
 
@@ -20,9 +20,7 @@ class ParticipantChange(Body, frozen=True, kw_only=True):
 
 
 async def create(work: UnitOfWork, wanted: NewParticipant) -> Participant:
-    participant = Participant(
-        id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, status=wanted.status
-    )
+    participant = Participant(**work.new_record(), name=wanted.name, status=wanted.status)
     return await work.insert(PARTICIPANTS, participant)
 
 

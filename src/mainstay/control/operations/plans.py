@@ -19,7 +19,7 @@ from mainstay.control.operations.machinery.bodies import HEX_DIGEST, NO_ZERO, Bo
 from mainstay.control.operations.machinery.forecast import Forecast, HostForecast, OrderOutcome, forecast_outcome
 from mainstay.control.operations.machinery.refusals import BadInput, PlanFailed, PlanOutdated
 from mainstay.control.operations.machinery.secret_sealing import digest_of, read_secret
-from mainstay.control.operations.machinery.unit_of_work import PlannedValues, UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import PlannedValues, UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store import plans as store
 from mainstay.control.store.jobs import JobRow, active_job, latest_job_id
@@ -221,9 +221,7 @@ async def ask_agent(work: UnitOfWork, preview: PlanPreview, seconds: float, plan
 
     `plan` names the plan in the events that record which secrets the agent read. None: they are already recorded."""
     request = PlanRequest(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         agent_id=preview.agent_id,
         deadline_at=work.now + timedelta(seconds=seconds),
     )

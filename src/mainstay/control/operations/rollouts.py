@@ -21,7 +21,7 @@ from mainstay.control.operations.machinery.blueprint_versions import LATEST, fin
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, ShortText
 from mainstay.control.operations.machinery.named_rows import find_named
 from mainstay.control.operations.machinery.refusals import Conflict, OperationRefused
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.operations.services import BlueprintVersionText, RequestedAction
 from mainstay.control.store import rollouts as store
@@ -86,9 +86,7 @@ async def create(work: UnitOfWork, wanted: NewRollout) -> RolloutRow:
         )
     named = {} if digest is None else await versions_of(work.tx, [digest])
     rollout = RolloutRow(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         service_type_id=type_id,
         action=wanted.action,
         blueprint_version=None if digest is None else named.get(digest, digest),

@@ -6,7 +6,7 @@ from mainstay.control.operations.machinery.bodies import Body, Id, Name, with_gi
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.named_rows import find_named, refuse_for_others
 from mainstay.control.operations.machinery.refusals import InUse
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.participants import PARTICIPANTS
@@ -34,9 +34,7 @@ async def create(work: UnitOfWork, wanted: NewServiceGroup) -> ServiceGroup:
     consumer_id = wanted.consumer_id.lower()
     refuse_for_others(work, consumer_id, "groups")
     await find_named(work, PARTICIPANTS, consumer_id)
-    group = ServiceGroup(
-        id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, consumer_id=consumer_id
-    )
+    group = ServiceGroup(**work.new_record(), name=wanted.name, consumer_id=consumer_id)
     return await work.insert(SERVICE_GROUPS, group)
 
 

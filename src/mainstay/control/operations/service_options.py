@@ -11,7 +11,7 @@ from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse
 from mainstay.control.operations.machinery.named_rows import find_named, refuse_for_others
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.removal import refuse_if_needed
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_options import (
     SERVICE_OPTION_TYPES,
@@ -56,9 +56,7 @@ class ServiceOptionChange(Body, frozen=True, kw_only=True):
 
 async def create_type(work: UnitOfWork, wanted: NewServiceOptionType) -> ServiceOptionType:
     option_type = ServiceOptionType(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=wanted.name,
         type=wanted.type,
         description=wanted.description,
@@ -84,9 +82,7 @@ async def create(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOption:
     refuse_unusable("value", wanted.value, MAX_VALUE_BYTES)
     await find_named(work, PARTICIPANTS, provider_id)
     option = ServiceOption(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         provider_id=provider_id,
         service_option_type_id=(await _find_type(work, wanted)).id,
         name=wanted.name,

@@ -11,7 +11,7 @@ from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, 
 from mainstay.control.operations.machinery.named_rows import find_named, find_own, refuse_for_others
 from mainstay.control.operations.machinery.refusals import BadInput, InUse
 from mainstay.control.operations.machinery.removal import refuse_if_needed
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store.orphans import open_ids_of_services
 from mainstay.control.store.participants import PARTICIPANTS
@@ -107,9 +107,7 @@ async def create_set(work: UnitOfWork, wanted: NewPoolSet) -> ServicePoolSet:
     provider_id = wanted.provider_id.lower()
     refuse_for_others(work, provider_id, "pool sets")
     await find_named(work, PARTICIPANTS, provider_id)
-    new = ServicePoolSet(
-        id=new_id(), created_at=work.now, updated_at=work.now, name=wanted.name, provider_id=provider_id
-    )
+    new = ServicePoolSet(**work.new_record(), name=wanted.name, provider_id=provider_id)
     return await work.insert(SERVICE_POOL_SETS, new)
 
 
@@ -127,9 +125,7 @@ async def create_pool(work: UnitOfWork, wanted: NewPool) -> ServicePool:
     refusal = "the pool set must be your own"
     pool_set = await find_own(work, SERVICE_POOL_SETS, wanted.service_pool_set_id, "provider_id", refusal)
     pool = ServicePool(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=wanted.name,
         type=wanted.type,
         property_type=wanted.property_type,
@@ -179,9 +175,7 @@ async def create_value(work: UnitOfWork, wanted: NewPoolValue) -> ServicePoolVal
         raise BadInput("a subnet pool generates its values; values can be added only to a list pool")
     pool_allocation.check_value(pool, wanted.value)
     value = ServicePoolValue(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=wanted.name,
         value=wanted.value,
         service_pool_id=pool.id,

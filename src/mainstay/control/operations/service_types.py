@@ -20,7 +20,7 @@ from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, r
 from mainstay.control.operations.machinery.property_decisions import decide_properties
 from mainstay.control.operations.machinery.refusals import AgentNotAvailable, BadInput, Conflict, InUse, NotPermitted
 from mainstay.control.operations.machinery.secrecy_changes import SecrecyChange, ServiceSecrecy, apply_secrecy
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.agent_types import serving_types
 from mainstay.control.store.agents import AgentRow
 from mainstay.control.store.orphans import open_ids, open_snapshots_of_type
@@ -112,9 +112,7 @@ async def create(work: UnitOfWork, wanted: NewServiceType) -> ServiceTypeRow:
     _refuse_large(wanted)
     parse_service_type(wanted.property_schema, wanted.lifecycle_schema, work.tools.definitions.rulebook)
     service_type = ServiceTypeRow(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=wanted.name,
         property_schema=wanted.property_schema,
         lifecycle_schema=wanted.lifecycle_schema,

@@ -12,7 +12,7 @@ from mainstay.control.operations.machinery.bodies import Body, Id, Name
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.named_rows import find_named
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict, NotFound, NotPermitted
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import tokens as store
 from mainstay.control.store.agents import AGENTS
@@ -60,9 +60,7 @@ async def create(work: UnitOfWork, wanted: NewToken) -> TokenWithValue:
     if wanted.read_only and wanted.role == "agent":
         raise BadInput("a token of role agent cannot be readOnly: an agent reports to the server")
     token = Token(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=wanted.name,
         role=wanted.role,
         read_only=wanted.read_only,
@@ -202,9 +200,7 @@ async def make_first_admin(work: UnitOfWork) -> str | None:
 async def make_admin(work: UnitOfWork, name: str) -> str:
     """Creates an admin token without an expiry and returns its value. Only for callers with access to the database."""
     token = Token(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=name,
         role="admin",
         read_only=False,

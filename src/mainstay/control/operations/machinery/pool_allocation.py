@@ -17,7 +17,7 @@ from mainstay.control.domain.properties.evaluation import PoolTake
 from mainstay.control.domain.values import integer_problem, is_integer, is_number, json_problem, number_problem
 from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_large
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import config_pools
 from mainstay.control.store import service_pools as store
 from mainstay.control.store.config_pools import AGENT_VALUES, ConfigPool, ConfigPoolValue
@@ -220,9 +220,7 @@ async def _take(
     await store.add_range(work.tx, pool.id, number + 1, last)
     address = subnet.address(number)
     value = ServicePoolValue(
-        id=new_id(),
-        created_at=work.now,
-        updated_at=work.now,
+        **work.new_record(),
         name=address,
         value=address,
         service_pool_id=pool.id,

@@ -7,7 +7,7 @@ import secrets
 import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import msgspec
 
@@ -34,6 +34,14 @@ EVENT_TOPIC = "events"
 
 def new_id() -> str:
     return str(uuid.uuid4())
+
+
+class NewRecord(TypedDict):
+    """The members that all records have."""
+
+    id: str
+    created_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,9 @@ class UnitOfWork:
         if self.planned is None:
             return secrets.token_bytes(32)
         return hashlib.sha256(self.planned.seed + purpose.encode()).digest()
+
+    def new_record(self) -> NewRecord:
+        return {"id": new_id(), "created_at": self.now, "updated_at": self.now}
 
     def relation(self, noun: str, action: str) -> Relation:
         return relation_of(self.required_caller, noun, action)
@@ -160,9 +171,7 @@ class UnitOfWork:
             owners["participant_id"] = row.id
         caller = self.caller
         event = EventRow(
-            id=new_id(),
-            created_at=self.now,
-            updated_at=self.now,
+            **self.new_record(),
             type=event_type,
             initiator_type="system" if caller is None else "user",
             initiator_id=SYSTEM_ID if caller is None else caller.token_id,
