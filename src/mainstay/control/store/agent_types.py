@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.queries import encode_json, fetch_column
-from mainstay.control.store.engine.records import Record, Table
+from mainstay.control.store.engine.records import MAX_DEPENDANTS, Record, Table
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 
 
@@ -24,11 +24,11 @@ class AgentType(Record, frozen=True, kw_only=True):
 AGENT_TYPES = Table("agent_types", "agent_type", AgentType)
 
 
-async def serving_types(tx: Transaction, service_type_id: str, limit: int = 10) -> list[str]:
+async def serving_types(tx: Transaction, service_type_id: str) -> list[str]:
     """The ids of agent types that serve a service type."""
     return await fetch_column(
         tx,
-        f"SELECT agent_type_id FROM agent_type_service_types WHERE service_type_id = :id LIMIT {limit}",
+        f"SELECT agent_type_id FROM agent_type_service_types WHERE service_type_id = :id LIMIT {MAX_DEPENDANTS}",
         id=service_type_id,
     )
 

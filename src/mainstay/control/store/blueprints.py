@@ -9,7 +9,15 @@ import msgspec
 
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.queries import encode_json, fetch_column, fetch_value
-from mainstay.control.store.engine.records import ForeignId, Record, Table, fold, to_microseconds, to_time
+from mainstay.control.store.engine.records import (
+    MAX_DEPENDANTS,
+    ForeignId,
+    Record,
+    Table,
+    fold,
+    to_microseconds,
+    to_time,
+)
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
 
@@ -134,11 +142,10 @@ async def find_served(tx: Transaction, digest: str, agent_id: str) -> bytes | No
     )
 
 
-async def find_version_row(tx: Transaction, digest: str, *, lock: bool = False) -> BlueprintVersion | None:
+async def find_version_row(tx: Transaction, digest: str) -> BlueprintVersion | None:
     """The bundle without its content, also one whose version another bundle has now."""
     rows = await tx.fetch(
-        "SELECT digest, created_at, name, version, service_type_id FROM blueprints WHERE digest = :digest"
-        f"{tx.for_update if lock else ''}",
+        "SELECT digest, created_at, name, version, service_type_id FROM blueprints WHERE digest = :digest",
         digest=digest,
     )
     if not rows:
@@ -157,7 +164,7 @@ async def find_version_row(tx: Transaction, digest: str, *, lock: bool = False) 
     )
 
 
-async def users_of(tx: Transaction, digest: str, limit: int = 10) -> dict[str, list[str]]:
+async def users_of(tx: Transaction, digest: str) -> dict[str, list[str]]:
     """The ids of what needs the bundle: types whose new services get it, living services, orphans and active jobs."""
     queries = {
         "serviceTypes": "SELECT id FROM service_types WHERE blueprint_digest = :digest",
@@ -166,7 +173,10 @@ async def users_of(tx: Transaction, digest: str, limit: int = 10) -> dict[str, l
         " WHERE services.blueprint_digest = :digest AND orphans.closed_at IS NULL",
         "jobs": f"SELECT id FROM jobs WHERE blueprint_digest = :digest AND status IN {ACTIVE_STATUSES}",
     }
-    return {noun: await fetch_column(tx, f"{query} LIMIT {limit}", digest=digest) for noun, query in queries.items()}
+    return {
+        noun: await fetch_column(tx, f"{query} LIMIT {MAX_DEPENDANTS}", digest=digest)
+        for noun, query in queries.items()
+    }
 
 
 async def delete(tx: Transaction, digest: str) -> None:

@@ -71,6 +71,8 @@ class EventCheckpoint:
     hash: str
 
 
+# Of the properties of events that are hashed at once.
+MAX_HASHED_CHARACTERS = 1_000_000
 HASH_LENGTH = 64
 NUMBER_LENGTH = 19
 EVENTS = Table("events", "event", EventRow)
@@ -100,29 +102,25 @@ async def has_unnumbered(tx: Transaction) -> bool:
     return bool(await tx.fetch("SELECT 1 AS found FROM events WHERE sequence_number IS NULL LIMIT 1"))
 
 
-async def read_unhashed(tx: Transaction, limit: int, limit_characters: int = 1_000_000) -> list[dict[str, Any]]:
+async def read_unhashed(tx: Transaction, limit: int) -> list[dict[str, Any]]:
     """The first numbered events without a hash, in order."""
     found = "hash IS NULL AND sequence_number IS NOT NULL"
-    return await _read_hashed_members(tx, found, "sequence_number", limit, limit_characters)
+    return await _read_hashed_members(tx, found, "sequence_number", limit)
 
 
-async def read_unnumbered(tx: Transaction, limit: int, limit_characters: int = 1_000_000) -> list[dict[str, Any]]:
+async def read_unnumbered(tx: Transaction, limit: int) -> list[dict[str, Any]]:
     """The first committed events without a number, in the order in which they are numbered."""
-    return await _read_hashed_members(
-        tx, "sequence_number IS NULL", "created_at, ordinal, id", limit, limit_characters
-    )
+    return await _read_hashed_members(tx, "sequence_number IS NULL", "created_at, ordinal, id", limit)
 
 
-async def _read_hashed_members(
-    tx: Transaction, condition: str, order: str, limit: int, limit_characters: int
-) -> list[dict[str, Any]]:
+async def _read_hashed_members(tx: Transaction, condition: str, order: str, limit: int) -> list[dict[str, Any]]:
     """The members that the hash covers, of no more events than the one with which they exceed the size. `properties` is
     the stored text, because the caller only encodes it."""
     columns = ", ".join(_HASHED_COLUMNS.values())
     rows = await tx.fetch(
         f"SELECT {columns} FROM (SELECT *, sum(length(properties)) OVER (ORDER BY {order}) - length(properties) AS before"
         f" FROM (SELECT * FROM events WHERE {condition} ORDER BY {order} LIMIT {int(limit)}) AS waiting) AS sized"
-        f" WHERE before < {int(limit_characters)} ORDER BY {order}"
+        f" WHERE before < {MAX_HASHED_CHARACTERS} ORDER BY {order}"
     )
     return [_hashed_document(row) for row in rows]
 

@@ -18,7 +18,14 @@ from mainstay.control.store.engine.queries import (
     fetch_value,
     placeholders,
 )
-from mainstay.control.store.engine.records import Record, Table, to_microseconds, to_optional_microseconds, to_time
+from mainstay.control.store.engine.records import (
+    MAX_DEPENDANTS,
+    Record,
+    Table,
+    to_microseconds,
+    to_optional_microseconds,
+    to_time,
+)
 
 # The same text as in the partial indexes; otherwise the databases do not use them.
 ACTIVE_STATUSES = "({})".format(", ".join(f"'{status}'" for status in ACTIVE))
@@ -75,6 +82,8 @@ JOBS = Table("jobs", "job", JobRow)
 _UNSUCCESSFUL = "status IN ('Failed', 'Cancelled')"
 # More jobs are never active at once in practice, or in a service.
 _MAX_NARROWED = 100_000
+# Characters of a report whose summary a list reads.
+_MAX_SUMMARIZED = 200_000
 
 
 def find_jobs(statuses: Collection[JobStatus], service_ids: Sequence[str]) -> tuple[str, list[SqlCondition]]:
@@ -230,10 +239,10 @@ async def was_claimed(tx: Transaction, job_id: str) -> bool:
     return bool(await fetch_number(tx, "SELECT was_claimed FROM jobs WHERE id = :id", id=job_id))
 
 
-async def active_ids_of_agent(tx: Transaction, agent_id: str, limit: int = 10) -> list[str]:
+async def active_ids_of_agent(tx: Transaction, agent_id: str) -> list[str]:
     return await fetch_column(
         tx,
-        f"SELECT id FROM jobs WHERE agent_id = :id AND status IN {ACTIVE_STATUSES} ORDER BY created_at, id LIMIT {limit}",
+        f"SELECT id FROM jobs WHERE agent_id = :id AND status IN {ACTIVE_STATUSES} ORDER BY created_at, id LIMIT {MAX_DEPENDANTS}",
         id=agent_id,
     )
 
@@ -276,7 +285,7 @@ class JobNotes(msgspec.Struct, frozen=True):
     summary: object
 
 
-async def read_notes(tx: Transaction, ids: Sequence[str], max_report: int = 200_000) -> dict[str, JobNotes]:
+async def read_notes(tx: Transaction, ids: Sequence[str]) -> dict[str, JobNotes]:
     """Later steps of a run are queued by the agent; the request is the one of the first step."""
     listed, marks = placeholders(ids)
     if not marks:
@@ -284,7 +293,7 @@ async def read_notes(tx: Transaction, ids: Sequence[str], max_report: int = 200_
     rows = await tx.fetch(
         "SELECT jobs.id, events.initiator_role, events.initiator_name, events.initiator_participant_id,"
         # PostgreSQL does not read JSON with a zero character.
-        f" CASE WHEN length(jobs.report) <= {int(max_report)} AND jobs.report NOT LIKE '%\\u0000%' ESCAPE '!'"
+        f" CASE WHEN length(jobs.report) <= {_MAX_SUMMARIZED} AND jobs.report NOT LIKE '%\\u0000%' ESCAPE '!'"
         f" THEN jobs.report{tx.as_json} -> 'summary' END"
         " AS summary FROM jobs LEFT JOIN jobs AS first ON first.run_id = jobs.run_id AND first.step = 1"
         " LEFT JOIN events ON events.entity_id = first.id AND events.type = 'job.created'"

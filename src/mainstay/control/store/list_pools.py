@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.queries import fetch_column, placeholders
-from mainstay.control.store.engine.records import Record, Table, to_microseconds
+from mainstay.control.store.engine.records import MAX_DEPENDANTS, Record, Table, to_microseconds
 
 V = TypeVar("V", bound=Record)
 
@@ -58,7 +58,7 @@ class ListedValues(Generic[V]):
         return await fetch_column(
             tx,
             f"SELECT DISTINCT {self.holder_column} FROM {self.table.name}"
-            f" WHERE {self.pool_column} = :pool_id AND {self.holder_column} IS NOT NULL LIMIT 10",
+            f" WHERE {self.pool_column} = :pool_id AND {self.holder_column} IS NOT NULL LIMIT {MAX_DEPENDANTS}",
             pool_id=pool_id,
         )
 

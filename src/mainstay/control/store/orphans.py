@@ -18,7 +18,7 @@ from mainstay.control.store.engine.queries import (
     fetch_value,
     placeholders,
 )
-from mainstay.control.store.engine.records import Record, Table, to_microseconds
+from mainstay.control.store.engine.records import MAX_DEPENDANTS, Record, Table, to_microseconds
 
 
 class OrphanRow(Record, frozen=True, kw_only=True):
@@ -99,12 +99,12 @@ async def holds_instance(tx: Transaction, agent_id: str, instance_id: str) -> bo
     return bool(await tx.fetch(statement, agent_id=agent_id, instance_id=instance_id))
 
 
-async def open_snapshots_of_type(tx: Transaction, service_type_id: str, limit: int = 10) -> list[str]:
+async def open_snapshots_of_type(tx: Transaction, service_type_id: str) -> list[str]:
     return await fetch_column(
         tx,
         "SELECT orphans.id FROM orphans JOIN services ON services.id = orphans.service_id"
         " WHERE services.service_type_id = :type_id AND orphans.closed_at IS NULL AND orphans.snapshot IS NOT NULL"
-        f" ORDER BY orphans.created_at, orphans.id LIMIT {int(limit)}",
+        f" ORDER BY orphans.created_at, orphans.id LIMIT {MAX_DEPENDANTS}",
         type_id=service_type_id,
     )
 
@@ -128,14 +128,14 @@ async def report_of(tx: Transaction, orphan_id: str) -> object | None:
     return decode_optional(await fetch_value(tx, "SELECT report FROM orphans WHERE id = :id", id=orphan_id))
 
 
-async def open_ids(tx: Transaction, column: str, value: str, limit: int = 10) -> list[str]:
+async def open_ids(tx: Transaction, column: str, value: str) -> list[str]:
     """Open orphans of an agent or provider, or of the services of a group, type or participant.
 
     `column` is a literal of this program: `orphans.agent_id`, `services.group_id`, …"""
     return await fetch_column(
         tx,
         "SELECT orphans.id FROM orphans JOIN services ON services.id = orphans.service_id"
-        f" WHERE orphans.closed_at IS NULL AND {column} = :value ORDER BY orphans.created_at, orphans.id LIMIT {limit}",
+        f" WHERE orphans.closed_at IS NULL AND {column} = :value ORDER BY orphans.created_at, orphans.id LIMIT {MAX_DEPENDANTS}",
         value=value,
     )
 

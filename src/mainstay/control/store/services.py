@@ -11,7 +11,7 @@ import msgspec
 from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.paging import SqlCondition
 from mainstay.control.store.engine.queries import encode_json, fetch_column, fetch_value, placeholders
-from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds, to_time
+from mainstay.control.store.engine.records import MAX_DEPENDANTS, ForeignId, Record, Table, to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
 
@@ -158,23 +158,23 @@ async def find_living(tx: Transaction, ids: Sequence[str]) -> list[tuple[Service
     return found
 
 
-async def living_served_by(tx: Transaction, agent_type_id: str, service_type_id: str, limit: int = 10) -> list[str]:
+async def living_served_by(tx: Transaction, agent_type_id: str, service_type_id: str) -> list[str]:
     """Living services of a service type whose agents have this agent type."""
     return await fetch_column(
         tx,
         "SELECT services.id FROM services JOIN agents ON agents.id = services.agent_id"
         " WHERE agents.agent_type_id = :agent_type_id AND services.service_type_id = :service_type_id"
-        f" AND services.is_terminal = 0 LIMIT {limit}",
+        f" AND services.is_terminal = 0 LIMIT {MAX_DEPENDANTS}",
         agent_type_id=agent_type_id,
         service_type_id=service_type_id,
     )
 
 
-async def living_ids(tx: Transaction, column: str, value: str, limit: int = 10) -> list[str]:
+async def living_ids(tx: Transaction, column: str, value: str) -> list[str]:
     """Living services that belong to a group, agent, type or participant; `column` is a literal of this program."""
     return await fetch_column(
         tx,
-        f"SELECT id FROM services WHERE {column} = :value AND is_terminal = 0 ORDER BY created_at LIMIT {limit}",
+        f"SELECT id FROM services WHERE {column} = :value AND is_terminal = 0 ORDER BY created_at LIMIT {MAX_DEPENDANTS}",
         value=value,
     )
 
@@ -219,7 +219,7 @@ async def set_references(tx: Transaction, service_id: str, references: Sequence[
         )
 
 
-async def living_referrers(tx: Transaction, service_id: str, limit: int = 10) -> list[str]:
+async def living_referrers(tx: Transaction, service_id: str) -> list[str]:
     """Those of the same consumer. A provider may refer to services of its consumers, but must not keep them alive."""
     return await fetch_column(
         tx,
@@ -227,7 +227,7 @@ async def living_referrers(tx: Transaction, service_id: str, limit: int = 10) ->
         " JOIN services ON services.id = service_references.service_id AND services.is_terminal = 0"
         " JOIN services AS target ON target.id = service_references.target_id"
         " AND target.consumer_id = services.consumer_id"
-        f" WHERE service_references.target_id = :id AND services.id <> :id LIMIT {limit}",
+        f" WHERE service_references.target_id = :id AND services.id <> :id LIMIT {MAX_DEPENDANTS}",
         id=service_id,
     )
 

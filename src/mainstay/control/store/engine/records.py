@@ -15,6 +15,8 @@ from mainstay.control.store.engine.contract import Row, Transaction, Value
 from mainstay.control.store.engine.queries import encode_json, fetch_column, placeholders
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Of the dependants of a row: a refusal names the first ones.
+MAX_DEPENDANTS = 10
 
 
 # The id of something that this server does not name: it need not be a uuid.
@@ -209,10 +211,10 @@ class Table(Generic[R]):
         return found[0] if found else None
 
 
-async def referring_ids(tx: Transaction, table: str, column: str, record_id: str, limit: int = 10) -> list[str]:
+async def referring_ids(tx: Transaction, table: str, column: str, record_id: str) -> list[str]:
     """The oldest rows whose column holds this id; `table` and `column` are literals of this program."""
     return await fetch_column(
-        tx, f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {int(limit)}", id=record_id
+        tx, f"SELECT id FROM {table} WHERE {column} = :id ORDER BY created_at LIMIT {MAX_DEPENDANTS}", id=record_id
     )
 
 
