@@ -21,7 +21,7 @@ from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.store.doctor import delete_secrets_without_owner
 from mainstay.control.store.engine.backup import BadBackup, dump, load
 from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.open import open_store
+from mainstay.control.store.engine.open import connected_store
 from mainstay.control.store.secrets import newest_key_id
 from mainstay.control.vault.keys import FILE, VARIABLE, find_vault, load_keys
 from mainstay.control.vault.seal import Vault, new_key
@@ -66,18 +66,13 @@ def _write_keys(path: Path, keys: list[str]) -> None:
 
 async def delete_lost_secrets(settings: ServerSettings) -> int:
     """Deletes secrets whose owner does not exist or has ended, which no command and no agent can read."""
-    store = await open_store(settings.store_url)
-    try:
-        async with store.transaction() as tx:
-            return await delete_secrets_without_owner(tx)
-    finally:
-        await store.close()
+    async with connected_store(settings.store_url) as store, store.transaction() as tx:
+        return await delete_secrets_without_owner(tx)
 
 
 async def back_up(settings: ServerSettings, path: Path) -> None:
     """Writes a consistent snapshot, also while a server runs. The file appears only when it is complete."""
-    store = await open_store(settings.store_url)
-    try:
+    async with connected_store(settings.store_url) as store:
         with (
             private_draft(path, durable=True) as descriptor,
             os.fdopen(descriptor, "wb", closefd=False) as file,
@@ -86,22 +81,18 @@ async def back_up(settings: ServerSettings, path: Path) -> None:
             async with store.reading() as tx:
                 async for line in dump(tx):
                     compressed.write(line)
-    finally:
-        await store.close()
 
 
 async def restore(settings: ServerSettings, path: Path) -> int:
     prepare_data_directory(settings.data_path)
-    store = await open_store(settings.store_url)
-    try:
+    async with connected_store(settings.store_url) as store:
         await store.migrate()
-        with gzip.open(path) as lines:
-            async with store.transaction() as tx:
-                return await load(tx, lines)
-    except (EOFError, gzip.BadGzipFile):
-        raise BadBackup("the file is not a backup, or is truncated") from None
-    finally:
-        await store.close()
+        try:
+            with gzip.open(path) as lines:
+                async with store.transaction() as tx:
+                    return await load(tx, lines)
+        except (EOFError, gzip.BadGzipFile):
+            raise BadBackup("the file is not a backup, or is truncated") from None
 
 
 async def write_admin_token(settings: ServerSettings, *, replace: bool) -> Path:
@@ -115,8 +106,7 @@ async def write_admin_token(settings: ServerSettings, *, replace: bool) -> Path:
         )
     if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
         raise BadSettings(f"there is no database in {settings.data_path}; use --data-dir or --database-url")
-    store = await open_store(settings.store_url)
-    try:
+    async with connected_store(settings.store_url) as store:
         if await store.is_new():
             raise BadSettings("the database is empty; the first start of a server creates an admin token")
         await store.migrate()
@@ -126,21 +116,15 @@ async def write_admin_token(settings: ServerSettings, *, replace: bool) -> Path:
             value = await make_admin(work, "admin of `server admin-token`")
             # Before the commit: if the file cannot be written, there is no token.
             write_private_file(path, f"{value}\n".encode(), durable=True)
-    finally:
-        await store.close()
     return path
 
 
 async def run_doctor(settings: ServerSettings, environment: Mapping[str, str]) -> list[DoctorFinding]:
-    store = await open_store(settings.store_url)
-    try:
-        async with store.reading() as tx:
-            return [
-                *await _check_vault_key(tx, settings, environment),
-                *await examine(UnitOfWork(tx, now(), OperationTools(Definitions(installed_rulebook())))),
-            ]
-    finally:
-        await store.close()
+    async with connected_store(settings.store_url) as store, store.reading() as tx:
+        return [
+            *await _check_vault_key(tx, settings, environment),
+            *await examine(UnitOfWork(tx, now(), OperationTools(Definitions(installed_rulebook())))),
+        ]
 
 
 async def _check_vault_key(

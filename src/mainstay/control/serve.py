@@ -40,7 +40,7 @@ from mainstay.control.operations.tokens import make_first_admin
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.store.engine.contract import Store
-from mainstay.control.store.engine.open import open_store
+from mainstay.control.store.engine.open import connected_store
 from mainstay.control.vault.keys import find_vault, load_vault
 from mainstay.control.web.pipeline import WebPipeline
 from mainstay.control.workers import Supervisor, shared_metrics_directory
@@ -89,11 +89,8 @@ def prepare_data_directory(path: Path) -> None:
 
 async def migrate(settings: ServerSettings) -> list[str]:
     prepare_data_directory(settings.data_path)
-    store = await open_store(settings.store_url)
-    try:
+    async with connected_store(settings.store_url) as store:
         return await store.migrate()
-    finally:
-        await store.close()
 
 
 @asynccontextmanager
@@ -104,8 +101,7 @@ async def opened(
     embedded database gets a new key."""
     if settings.is_embedded:
         prepare_data_directory(settings.data_path)
-    store = await open_store(settings.store_url)
-    try:
+    async with connected_store(settings.store_url) as store:
         prepare_data_directory(settings.data_path)
         with _data_directory_lock(settings.data_path, alone=alone):
             if settings.vault == "on" and not await store.is_new():
@@ -116,16 +112,12 @@ async def opened(
             async with store.reading() as tx:
                 await check_keys(tx, vault)
             yield store, OperationTools(Definitions(installed_rulebook()), vault)
-    finally:
-        await store.close()
 
 
-@contextlib.contextmanager
-def _data_directory_lock(directory: Path, *, alone: bool) -> Iterator[None]:
+def _data_directory_lock(directory: Path, *, alone: bool) -> contextlib.AbstractContextManager[None]:
     """Shared by servers, exclusive for a key rotation: a running server would go on sealing with the old key."""
     reason = "a server uses it; stop the server first" if alone else "its vault key is being rotated"
-    with _locked(directory / "lock", reason, alone=alone):
-        yield
+    return _locked(directory / "lock", reason, alone=alone)
 
 
 @contextlib.contextmanager

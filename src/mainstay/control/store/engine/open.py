@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mainstay.control.store.engine.contract import Store
@@ -17,3 +19,13 @@ async def open_store(database_url: str) -> Store:
     store = PostgresqlStore(database_url)
     await store.open()
     return store
+
+
+@asynccontextmanager
+async def connected_store(database_url: str) -> AsyncIterator[Store]:
+    """The same, closed at the end."""
+    store = await open_store(database_url)
+    try:
+        yield store
+    finally:
+        await store.close()
