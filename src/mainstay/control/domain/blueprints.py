@@ -97,16 +97,14 @@ def manifests_of(blueprint: object) -> list[str]:
 
 def undeclared_names(lifecycle: Lifecycle, actions: Collection[str], keeps: Collection[str]) -> Iterator[PathFault]:
     """Faults for actions and states of a blueprint that the lifecycle does not declare."""
-    for action in actions:
-        if action not in lifecycle.actions:
-            known = ", ".join(lifecycle.actions)
-            yield PathFault(
-                locate(f"{ROOT}.actions", action), f"the lifecycle has no action {action}; it has: {known}"
-            )
-    for state in keeps:
-        if state not in lifecycle.states:
-            known = ", ".join(lifecycle.states)
-            yield PathFault(locate(f"{ROOT}.keeps", state), f"the lifecycle has no state {state}; it has: {known}")
+    for noun, key, names, known in (
+        ("action", "actions", actions, lifecycle.actions),
+        ("state", "keeps", keeps, lifecycle.states),
+    ):
+        for name in names:
+            if name not in known:
+                message = f"the lifecycle has no {noun} {name}; it has: {', '.join(known)}"
+                yield PathFault(locate(f"{ROOT}.{key}", name), message)
 
 
 def _map(value: object, path: str, faults: list[PathFault]) -> Mapping[str, object]:

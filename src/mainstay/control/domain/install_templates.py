@@ -35,14 +35,12 @@ def template_faults(
 ) -> Iterator[PathFault]:
     if config_template is None and cmd_template is None:
         return
-    if config_template is None:
-        yield PathFault("configTemplate", "is missing; an install command needs both templates")
-    else:
-        yield from _faults(config_template, "configTemplate", schema, ())
-    if cmd_template is None:
-        yield PathFault("cmdTemplate", "is missing; an install command needs both templates")
-    else:
-        yield from _faults(cmd_template, "cmdTemplate", schema, RESERVED)
+    for where, template, known in (("configTemplate", config_template, ()), ("cmdTemplate", cmd_template, RESERVED)):
+        if template is None:
+            yield PathFault(where, "is missing; an install command needs both templates")
+        else:
+            yield from _faults(template, where, schema, known)
+    if cmd_template is not None:
         used = {path for path in _paths(cmd_template) if len(path) == 1}
         for name in RESERVED:
             if (name,) not in used:

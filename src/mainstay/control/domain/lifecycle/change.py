@@ -28,12 +28,7 @@ class Stranded:
 
 def find_stranded(new: Lifecycle, living: Iterable[LivingService]) -> tuple[Stranded, ...]:
     ends = leading_to(new, new.terminal_states)
-    found = []
-    for service in living:
-        stranded = _check(new, service, ends)
-        if stranded is not None:
-            found.append(stranded)
-    return tuple(found)
+    return tuple(found for service in living if (found := _check(new, service, ends)) is not None)
 
 
 def _check(new: Lifecycle, service: LivingService, ends: frozenset[str]) -> Stranded | None:

@@ -14,13 +14,9 @@ def reachable(lifecycle: Lifecycle) -> frozenset[str]:
 
 
 def leading_to(lifecycle: Lifecycle, goals: Iterable[str]) -> frozenset[str]:
-    """Every state from which successful actions lead to a goal, including the goals."""
-    return _closure(goals, [(to, origin) for origin, to in _success_moves(lifecycle)])
-
-
-def _success_moves(lifecycle: Lifecycle) -> list[tuple[str, str]]:
-    """Without error transitions: an error cannot be requested, so it is not a way out."""
-    return [(each.origin, each.to) for _, each in lifecycle.transitions() if not each.on_error]
+    """Every state from which successful actions lead to a goal, including the goals. An error cannot be requested, so it
+    is not a way out."""
+    return _closure(goals, [(each.to, each.origin) for _, each in lifecycle.transitions() if not each.on_error])
 
 
 def _closure(start: Iterable[str], edges: list[tuple[str, str]]) -> frozenset[str]:

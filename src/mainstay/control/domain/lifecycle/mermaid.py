@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainstay.control.domain.lifecycle.diagram_edges import diagram_edges
+from mainstay.control.domain.lifecycle.drawn_text import printable
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 
 
@@ -24,7 +25,7 @@ def draw_mermaid(lifecycle: Lifecycle) -> str:
 
 def _quoted(text: str) -> str:
     """Escapes characters that would end a text or a line, as Mermaid requires."""
-    safe = "".join(character if character.isprintable() else " " for character in text)
+    safe = printable(text)
     for character in '#;":{}<>':
         safe = safe.replace(character, f"\0{ord(character)}\1")
     return safe.replace("\0", "#").replace("\1", ";")

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.graph import leading_to, reachable
-from mainstay.control.domain.lifecycle.schema import Action, Lifecycle, Transition
+from mainstay.control.domain.lifecycle.schema import Lifecycle, Transition
 from mainstay.control.domain.lifecycle.transitions import available_actions, run_path
 
 # A pattern without these characters is plain text.
@@ -95,14 +95,11 @@ def _named(transition: Transition) -> str:
 def _many_steps(lifecycle: Lifecycle) -> Iterator[Finding]:
     for action in lifecycle.actions.values():
         if action.auto_advance is None:
-            runs = [path for path in _runs(lifecycle, action) if len(path) > 2]
+            paths_of_runs = [run_path(lifecycle, action.name, state) for state in action.successes]
+            runs = [path for path in paths_of_runs if len(path) > 2]
             if runs:
                 paths = "; ".join(" → ".join(path) for path in runs)
                 message = (
                     f"one request runs several steps: {paths}; set autoAdvance to true or false to confirm the intent"
                 )
                 yield Finding("implicit-auto-advance", f"action {action.name}", message)
-
-
-def _runs(lifecycle: Lifecycle, action: Action) -> list[tuple[str, ...]]:
-    return [run_path(lifecycle, action.name, state) for state in action.successes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mainstay.control.domain.faults import PathFault, locate
@@ -134,34 +134,31 @@ class _Reader:
         self.faults.append(PathFault(path, message))
 
     def read_schema(self, document: Properties) -> PropertySchema:
+        root = _Place("", "", "", 0, (Actor.USER,), in_items=False)
         if not _is_wrapped(document):
-            return PropertySchema(document, self.read_members(document, "", "", 1, (Actor.USER,), in_items=False))
+            return PropertySchema(document, self.read_members(document, root))
         inner = document.get("properties")
         members = self.read_members(
-            inner if isinstance(inner, dict) else {}, "properties", "", 1, (Actor.USER,), in_items=False
+            inner if isinstance(inner, dict) else {}, replace(root, definition_path="properties")
         )
         return PropertySchema(document, members, self.read_comparisons(document.get("validators"), members))
 
-    def read_members(
-        self,
-        document: Mapping[str, object],
-        definition_path: str,
-        schema_path: str,
-        depth: int,
-        inherited: tuple[Actor, ...],
-        *,
-        in_items: bool,
-    ) -> tuple[PropertyDeclaration, ...]:
+    def read_members(self, document: Properties, outer: _Place) -> tuple[PropertyDeclaration, ...]:
+        """`outer` is the place of the object that contains the members."""
         members = []
         for name, definition in document.items():
             if definition is None:
                 continue
             self.definitions += 1
             if self.definitions > MAX_DEFINITIONS:
-                self.fault(definition_path, f"the schema has more than {MAX_DEFINITIONS} definitions")
+                self.fault(outer.definition_path, f"the schema has more than {MAX_DEFINITIONS} definitions")
                 break
-            place = _Place(
-                locate(definition_path, name), locate(schema_path, name), name, depth, inherited, in_items=in_items
+            place = replace(
+                outer,
+                definition_path=locate(outer.definition_path, name),
+                schema_path=locate(outer.schema_path, name),
+                name=name,
+                depth=outer.depth + 1,
             )
             members.append(self.read_property(definition, place))
         return tuple(member for member in members if member is not None)
@@ -425,7 +422,7 @@ class _Reader:
         if nested is None:
             return None
         path = locate(place.definition_path, "properties")
-        return self.read_members(nested, path, place.schema_path, place.depth + 1, inherited, in_items=place.in_items)
+        return self.read_members(nested, replace(place, definition_path=path, inherited=inherited))
 
     def read_items(
         self, definition: Properties, declared: PropertyType, place: _Place, inherited: tuple[Actor, ...]

@@ -4,7 +4,7 @@ Everything else stays as it is stored; like an update, a move does not validate 
 
 from __future__ import annotations
 
-from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.properties.compile import run_checks
 from mainstay.control.domain.properties.contract import (
     Answers,
     EvaluationContext,
@@ -38,7 +38,8 @@ def relocate(
     evaluation = Evaluation(context, answers)
     properties = _with_new_values(schema, stored, evaluation) if new_pool_set else stored
     if new_provider:
-        _check_options(schema, stored, evaluation)
+        for declared, path, value in option_values_in(schema, stored):
+            run_checks(declared.checks, value, evaluation, path)
     if evaluation.asked is not None:
         return evaluation.asked.questions()
     if new_pool_set:
@@ -67,19 +68,7 @@ def _with_new_values(schema: PropertySchema, stored: Properties, evaluation: Eva
             return evaluation.refuse(path, str(failure))
         if not isinstance(value, Unknown):
             evaluation.sources[path] = ValueSource.GENERATED
-            _check(declared, path, value, evaluation)
+            run_checks(declared.checks, value, evaluation, path)
         return value
 
     return rewrite_pool_values(schema, stored, take)
-
-
-def _check_options(schema: PropertySchema, stored: Properties, evaluation: Evaluation) -> None:
-    for declared, path, value in option_values_in(schema, stored):
-        _check(declared, path, value, evaluation)
-
-
-def _check(declared: PropertyDeclaration, path: str, value: object, evaluation: Evaluation) -> None:
-    for check in declared.checks:
-        message = check(value, evaluation)
-        if message is not None:
-            evaluation.faults.append(PathFault(path, message))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from mainstay.control.domain.properties.contract import (
     Config,
     Generate,
@@ -50,15 +48,11 @@ def _read_pool_type(config: Config) -> str | None:
     return None
 
 
-def _pool_type_of(config: Mapping[str, object]) -> str:
-    return str(config["poolType"])
-
-
 RULE = Generator(
     "pool",
     _compile_rule,
     fits=frozenset(
         {PropertyType.STRING, PropertyType.INTEGER, PropertyType.NUMBER, PropertyType.BOOLEAN, PropertyType.JSON}
     ),
-    pool_type=_pool_type_of,
+    pool_type=lambda config: str(config["poolType"]),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from mainstay.control.domain.properties.contract import Config, Generate, Generator, Lookups, Placement, PropertyType
+from mainstay.control.domain.properties.contract import Generator, Lookups, PropertyType
 
 
 def _generate(_path: str, current: object, lookups: Lookups) -> object:
@@ -13,8 +13,4 @@ def _generate(_path: str, current: object, lookups: Lookups) -> object:
     return lookups.context.now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _compile_rule(_config: Config, _placement: Placement) -> Generate:
-    return _generate
-
-
-RULE = Generator("timestamp", _compile_rule, fits=frozenset({PropertyType.STRING}))
+RULE = Generator("timestamp", lambda _config, _placement: _generate, fits=frozenset({PropertyType.STRING}))

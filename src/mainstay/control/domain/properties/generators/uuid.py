@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.properties.contract import Config, Generate, Generator, Lookups, Placement, PropertyType
+from mainstay.control.domain.properties.contract import Generator, Lookups, PropertyType
 
 
 def _generate(path: str, current: object, lookups: Lookups) -> object:
@@ -16,8 +16,6 @@ def _generate(path: str, current: object, lookups: Lookups) -> object:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _compile_rule(_config: Config, _placement: Placement) -> Generate:
-    return _generate
-
-
-RULE = Generator("uuid", _compile_rule, fits=frozenset({PropertyType.STRING, PropertyType.UUID}))
+RULE = Generator(
+    "uuid", lambda _config, _placement: _generate, fits=frozenset({PropertyType.STRING, PropertyType.UUID})
+)

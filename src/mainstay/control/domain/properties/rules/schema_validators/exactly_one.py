@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import Compare, Config, PropertyScope, SchemaValidator
 from mainstay.control.domain.properties.lookup import is_set, named_paths, read_properties
@@ -22,8 +20,6 @@ def _compile_rule(config: Config, scope: PropertyScope) -> Compare | None:
     return compare
 
 
-def _keywords(config: Mapping[str, object], present: Callable[[str], Properties]) -> Properties:
-    return {"oneOf": [present(path) for path in named_paths(config)]}
-
-
-RULE = SchemaValidator("exactlyOne", _compile_rule, _keywords)
+RULE = SchemaValidator(
+    "exactlyOne", _compile_rule, lambda config, present: {"oneOf": [present(path) for path in named_paths(config)]}
+)

@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from mainstay.control.domain.properties.contract import (
     Check,
     Config,
     Lookups,
-    Placement,
     PropertyType,
     ReferencedService,
     Validator,
 )
 
-ORIGINS = ("consumer", "group")
-
-
-def _require_consumer(value: object, lookups: Lookups) -> str | None:
-    found = lookups.service(value.lower())  # type: ignore[attr-defined]
-    consumer = lookups.context.consumer_id
-    if isinstance(found, ReferencedService) and consumer is not None and found.consumer_id != consumer:
-        return "referenced service must belong to the same consumer"
-    return None
-
-
-def _require_group(value: object, lookups: Lookups) -> str | None:
-    found = lookups.service(value.lower())  # type: ignore[attr-defined]
-    group = lookups.context.group_id
-    # A dry validation may not know the group.
-    if isinstance(found, ReferencedService) and group is not None and found.group_id != group:
-        return "referenced service must belong to the same service group"
-    return None
+# Origin → the id that must be the same, and the message if it is not.
+ORIGINS = {
+    "consumer": (attrgetter("consumer_id"), "referenced service must belong to the same consumer"),
+    "group": (attrgetter("group_id"), "referenced service must belong to the same service group"),
+}
 
 
 def read_origin(config: Config, key: str) -> Check | None:
     origin = config.get(key)
-    if origin not in ORIGINS:
+    if not isinstance(origin, str) or origin not in ORIGINS:
         config.fault(key, f"{config.rule} {key} must be 'consumer' or 'group'")
         return None
-    return _require_consumer if origin == "consumer" else _require_group
+    id_of, message = ORIGINS[origin]
+
+    def check(value: object, lookups: Lookups) -> str | None:
+        found = lookups.service(value.lower())  # type: ignore[attr-defined]
+        wanted = id_of(lookups.context)
+        # A dry validation may know neither.
+        is_other = isinstance(found, ReferencedService) and wanted is not None and id_of(found) != wanted
+        return message if is_other else None
+
+    return check
 
 
-def _compile_rule(config: Config, _placement: Placement) -> Check | None:
-    return read_origin(config, "value")
-
-
-RULE = Validator("sameOrigin", _compile_rule, fits=frozenset({PropertyType.REFERENCE}), service_only=True)
+RULE = Validator(
+    "sameOrigin",
+    lambda config, _placement: read_origin(config, "value"),
+    fits=frozenset({PropertyType.REFERENCE}),
+    service_only=True,
+)
