@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.operations import rollouts
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.rollouts import advance
 
 INTERVAL_SECONDS = 1.0
-
-
-async def run_once(work: UnitOfWork) -> bool:
-    return await rollouts.advance(work)
+run_once = advance

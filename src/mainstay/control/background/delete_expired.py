@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.operations import retention
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.retention import delete_expired
 
 INTERVAL_SECONDS = 60.0
-
-
-async def run_once(work: UnitOfWork) -> bool:
-    return await retention.delete_expired(work)
+run_once = delete_expired

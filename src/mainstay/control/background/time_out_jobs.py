@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.operations import jobs
-from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.jobs import time_out_overdue
 
 INTERVAL_SECONDS = 0.5
-
-
-async def run_once(work: UnitOfWork) -> bool:
-    return await jobs.time_out_overdue(work)
+run_once = time_out_overdue

@@ -69,20 +69,13 @@ def event_type(status: RolloutStatus) -> str:
     }[status]
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """The service is left out."""
-
-    reason: str
-
-
-def reason_to_skip(lifecycle: Lifecycle, action: str, state: str, active_action: str | None) -> Skip | None:
+def reason_to_skip(lifecycle: Lifecycle, action: str, state: str, active_action: str | None) -> str | None:
     """None: the action may start. `active_action` None: the service has no active job."""
     if active_action is not None:
-        return Skip(f"busy: {active_action} was active")
+        return f"busy: {active_action} was active"
     found = lifecycle.actions.get(action)
     if state in lifecycle.terminal_states or found is None or state not in found.successes:
-        return Skip(f"no action {action} in state {state}")
+        return f"no action {action} in state {state}"
     return None
 
 

@@ -39,19 +39,17 @@ class DoctorFinding(msgspec.Struct, frozen=True):
 
 
 async def examine(work: UnitOfWork) -> list[DoctorFinding]:
+    stuck_since = work.now - STUCK_AFTER
     return [
-        *await _waiting_jobs(work),
+        *map(_waiting_job, await store.waiting_jobs(work.tx, stuck_since, MAX_FINDINGS)),
         *await _stuck_services(work),
         *await _empty_pools(work),
         *await _lost_secrets(work),
         *await _unconfirmed_grants(work),
-        *await _orphans(work),
+        # Every move leaves an orphan; a connected agent gets some time to clean up.
+        *map(_orphan, await store.open_orphans(work.tx, stuck_since, MAX_FINDINGS)),
         *await _stopped_rollouts(work),
     ]
-
-
-async def _waiting_jobs(work: UnitOfWork) -> list[DoctorFinding]:
-    return [_waiting_job(row) for row in await store.waiting_jobs(work.tx, work.now - STUCK_AFTER, MAX_FINDINGS)]
 
 
 def _waiting_job(row: Row) -> DoctorFinding:
@@ -123,11 +121,6 @@ async def _unconfirmed_grants(work: UnitOfWork) -> list[DoctorFinding]:
         )
         for agent_type, provider in await granted_by_migration(work.tx, MAX_FINDINGS)
     ]
-
-
-async def _orphans(work: UnitOfWork) -> list[DoctorFinding]:
-    """Every move leaves an orphan; a connected agent gets some time to clean up."""
-    return [_orphan(row) for row in await store.open_orphans(work.tx, work.now - STUCK_AFTER, MAX_FINDINGS)]
 
 
 def _orphan(row: Row) -> DoctorFinding:

@@ -80,7 +80,8 @@ async def chain_next(tx: Transaction) -> bool:
         return False
     await lock_chain(tx)
     # Events that a reader numbered, or a release without hashes, come first.
-    return await _hash_numbered(tx) or (new and await _chain_new(tx))
+    more = await _hash_in_order(tx, await read_unhashed(tx, HASHED_AT_ONCE))
+    return more or (new and await _chain_new(tx))
 
 
 async def _chain_new(tx: Transaction) -> bool:
@@ -93,11 +94,6 @@ async def _chain_new(tx: Transaction) -> bool:
     for number, event in enumerate(waiting, newest + 1):
         event["sequenceNumber"] = number
     return await _hash_in_order(tx, waiting)
-
-
-async def _hash_numbered(tx: Transaction) -> bool:
-    """Returns whether there may be more."""
-    return await _hash_in_order(tx, await read_unhashed(tx, HASHED_AT_ONCE))
 
 
 async def _hash_in_order(tx: Transaction, waiting: Sequence[dict[str, Any]]) -> bool:

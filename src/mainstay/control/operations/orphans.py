@@ -19,11 +19,11 @@ from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import AgentNamed, Named, ServiceView, show_services
 from mainstay.control.store import orphans as store
-from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.queries import encode_optional
 from mainstay.control.store.jobs import RUNS, active_job
 from mainstay.control.store.orphans import ORPHANS, OrphanRow, OrphanSnapshot
-from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.service_pools import give_to_orphan, held_by_orphan
 from mainstay.control.store.services import SERVICES, ServiceRow, find_for_update
 from mainstay.foundation.vault import VAULT_PREFIX
@@ -92,36 +92,26 @@ async def show_orphans(work: UnitOfWork, rows: list[OrphanRow]) -> list[OrphanVi
     snapshots = await store.read_snapshots(work.tx, [row.id for row in rows])
     agents = await AGENTS.many(work.tx, {row.agent_id for row in rows})
     providers = await PARTICIPANTS.many(work.tx, {row.provider_id for row in rows})
-    hosts = _Hosts(
-        snapshots,
-        {each.id: AgentNamed(each.id, each.name, each.status) for each in agents.values()},
-        {each.id: Named(each.id, each.name) for each in providers.values()},
-    )
-    return [msgspec.structs.replace(view, service=_as_left(shown[view.service_id], view, hosts)) for view in views]
+    for index, view in enumerate(views):
+        service, snapshot = shown[view.service_id], snapshots.get(view.id)
+        if snapshot is not None:
+            service = _as_left(service, view, snapshot, agents[view.agent_id], providers[view.provider_id])
+        views[index] = msgspec.structs.replace(view, service=service)
+    return views
 
 
-@dataclass(frozen=True, slots=True)
-class _Hosts:
-    """Snapshots by orphan, and the parties by id."""
-
-    snapshots: dict[str, OrphanSnapshot]
-    agents: dict[str, AgentNamed]
-    providers: dict[str, Named]
-
-
-def _as_left(service: ServiceView, orphan: OrphanRow, hosts: _Hosts) -> ServiceView:
+def _as_left(
+    service: ServiceView, orphan: OrphanRow, snapshot: OrphanSnapshot, agent: AgentRow, provider: Participant
+) -> ServiceView:
     """The service as the host of the orphan has it."""
-    snapshot = hosts.snapshots.get(orphan.id)
-    if snapshot is None:
-        return service
     return msgspec.structs.replace(
         service,
         **msgspec.structs.asdict(snapshot),
         name=orphan.service_name,
-        agent_id=orphan.agent_id,
-        provider_id=orphan.provider_id,
-        agent=hosts.agents[orphan.agent_id],
-        provider=hosts.providers[orphan.provider_id],
+        agent_id=agent.id,
+        provider_id=provider.id,
+        agent=AgentNamed(agent.id, agent.name, agent.status),
+        provider=Named(provider.id, provider.name),
         blueprint_version=service.blueprint_version
         if snapshot.blueprint_digest == service.blueprint_digest
         else None,

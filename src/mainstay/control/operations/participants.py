@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mainstay.control.operations.machinery.bodies import Body, Name, with_given
-from mainstay.control.operations.machinery.refusals import NotPermitted
-from mainstay.control.operations.machinery.removal import remove_participant
+from mainstay.control.operations.machinery.refusals import InUse, NotPermitted
+from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.agent_types import AGENT_TYPES, types_of_provider
+from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.participants import PARTICIPANTS, Participant, ParticipantStatus
+from mainstay.control.store.service_groups import SERVICE_GROUPS
+from mainstay.control.store.services import delete_terminal, living_ids
 
 
 class NewParticipant(Body, frozen=True, kw_only=True):
@@ -32,4 +38,34 @@ async def change(work: UnitOfWork, before: Participant, wanted: ParticipantChang
 
 
 async def delete(work: UnitOfWork, participant: Participant) -> None:
-    await remove_participant(work, participant)
+    """Deletes the participant with its groups and terminal services. Refused with living dependants."""
+    living = {
+        "services": [
+            *await living_ids(work.tx, "consumer_id", participant.id),
+            *await living_ids(work.tx, "provider_id", participant.id),
+        ],
+        "orphans": [
+            *await open_ids(work.tx, "services.consumer_id", participant.id),
+            *await open_ids(work.tx, "orphans.provider_id", participant.id),
+        ],
+    }
+    if any(living.values()):
+        raise InUse(f"participant {participant.id}", living)
+    await refuse_if_needed(
+        work,
+        PARTICIPANTS,
+        participant,
+        {
+            "agents": ("agents", "provider_id"),
+            "serviceOptions": ("service_options", "provider_id"),
+            "servicePoolSets": ("service_pool_sets", "provider_id"),
+            "configPools": ("config_pools", "participant_id"),
+        },
+    )
+    await delete_terminal(work.tx, "consumer_id", participant.id)
+    for group in await SERVICE_GROUPS.all_by(work.tx, "consumer_id", participant.id, limit=100_000):
+        await work.delete(SERVICE_GROUPS, group)
+    for agent_type in await types_of_provider(work.tx, participant.id):
+        remaining = [each for each in agent_type.provider_ids if each != participant.id]
+        await work.update(AGENT_TYPES, agent_type, msgspec.structs.replace(agent_type, provider_ids=remaining))
+    await work.delete(PARTICIPANTS, participant)

@@ -199,8 +199,7 @@ async def _start(work: UnitOfWork, rollout: RolloutRow, item: RolloutItem, initi
     active = await active_job(work.tx, service.id)
     skip = decide.reason_to_skip(lifecycle, rollout.action, service.status, None if active is None else active.action)
     if skip is not None:
-        reason = skip.reason[:MAX_REASON]
-        await store.set_item(work.tx, key, "Skipped", work.now, job_id=None, reason=reason)
+        await store.set_item(work.tx, key, "Skipped", work.now, job_id=None, reason=skip[:MAX_REASON])
         return rollout
     request = RequestedAction(rollout.action, blueprint_digest=rollout.blueprint_digest)
     # The person who rolls out, so that events and provenance name them.

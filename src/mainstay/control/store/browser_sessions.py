@@ -10,8 +10,6 @@ from mainstay.control.store.engine.queries import encode_json, fetch_column
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.tokens import CALLER_COLUMNS, CALLER_TABLES, hash_token
 
-_LIVING = " created_at > :created_after AND last_seen_at > :seen_after"
-
 
 async def find_session(tx: Transaction, cookie: str) -> Row | None:
     """The session with the owner of its token. None: no such session, or its token was deleted or regenerated."""
@@ -66,7 +64,8 @@ async def living_sessions(
     """Those of the sessions that have not ended, in one query. Their tokens are checked elsewhere."""
     found = await fetch_column(
         tx,
-        f"SELECT id FROM browser_sessions WHERE id IN (SELECT value FROM {tx.json_items}(:ids)) AND{_LIVING}",
+        f"SELECT id FROM browser_sessions WHERE id IN (SELECT value FROM {tx.json_items}(:ids))"
+        " AND created_at > :created_after AND last_seen_at > :seen_after",
         ids=encode_json(ids),
         created_after=to_microseconds(created_after),
         seen_after=to_microseconds(seen_after),

@@ -109,16 +109,11 @@ async def read_contexts(tx: Transaction, ids: Sequence[str]) -> dict[str, Servic
 
 
 async def find_with_context(tx: Transaction, service_id: str) -> tuple[ServiceRow, ServiceContext] | None:
-    """In one query: one service is what clients read most often."""
-    rows = await tx.fetch(
-        f"SELECT {SERVICES.select('services')}, {_CONTEXT_COLUMNS} FROM {_CONTEXT_TABLES} WHERE services.id = :id",
-        id=service_id,
-    )
-    return (SERVICES.decode(rows[0]), _context(rows[0])) if rows else None
+    return (await read_with_contexts(tx, [service_id])).get(service_id)
 
 
 async def read_with_contexts(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[ServiceRow, ServiceContext]]:
-    """Existing services by id, in one query."""
+    """Existing services by id, in one query: a service with its context is what clients read most often."""
     listed, marks = placeholders(dict.fromkeys(ids))
     if not marks:
         return {}
