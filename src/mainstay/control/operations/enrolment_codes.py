@@ -23,7 +23,7 @@ from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.records import fold
 from mainstay.control.store.enrolment_codes import ENROLMENT_CODES, EnrolmentCodeRow, UsedCode
 from mainstay.control.store.participants import PARTICIPANTS
-from mainstay.control.store.tokens import TOKENS, Token, hash_token
+from mainstay.control.store.tokens import TOKENS, hash_token
 
 AGENT_CODE_LIFETIME = timedelta(minutes=15)
 DEFAULT_LIFETIME = timedelta(hours=1)
@@ -161,15 +161,7 @@ async def enrol(work: UnitOfWork, wanted: EnrolmentRequest) -> Enrolled:
         _refuse_other_name(wanted.name, agent)
     else:
         agent = await _create_agent(work, code_hash, wanted.name)
-    token = Token(
-        **work.new_record(),
-        name=f"enrolled {agent.name}"[:255],
-        role="agent",
-        read_only=False,
-        participant_id=agent.provider_id,
-        agent_id=agent.id,
-    )
-    return Enrolled(agent.id, agent.name, (await tokens.save(work, token)).value)
+    return Enrolled(agent.id, agent.name, (await tokens.save_for_agent(work, agent, "enrolled")).value)
 
 
 def _refuse_other_name(name: str | None, agent: AgentRow) -> None:

@@ -29,7 +29,7 @@ from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.install_commands import INSTALL_COMMANDS, InstallCommandRow, find_by_hash
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.secrets import SecretOwner
-from mainstay.control.store.tokens import TOKENS, Token, hash_token
+from mainstay.control.store.tokens import TOKENS, hash_token
 
 LIFETIME = timedelta(minutes=5)
 DEFAULT_MEDIA_TYPE = "text/plain"
@@ -61,42 +61,32 @@ class AgentConfiguration:
     media_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Issued:
-    answer: InstallCommand
-    token_hash: str
-    # Of the agent's token.
-    token_id: str
-
-
 async def create(work: UnitOfWork, agent: AgentRow, base_url: str) -> InstallCommand:
     if await INSTALL_COMMANDS.find_by(work.tx, "agent_id", agent.id) is not None:
         raise Conflict(
             f"agent {agent.name} has an install command; regenerate or delete it", code="install_command_exists"
         )
-    issued = await _issue(work, agent, base_url)
+    answer, token_hash, token_id = await _issue(work, agent, base_url)
     row = InstallCommandRow(
         **work.new_record(),
         agent_id=agent.id,
         provider_id=agent.provider_id,
-        token_id=issued.token_id,
-        expires_at=issued.answer.expires_at,
+        token_id=token_id,
+        expires_at=answer.expires_at,
     )
-    await work.insert(INSTALL_COMMANDS, row, hash=issued.token_hash)
-    return issued.answer
+    await work.insert(INSTALL_COMMANDS, row, hash=token_hash)
+    return answer
 
 
 async def regenerate(work: UnitOfWork, agent: AgentRow, base_url: str) -> InstallCommand:
     """A new command; the old one and its tokens are invalid from the commit on."""
     before = await _find(work, agent)
-    issued = await _issue(work, agent, base_url)
-    after = msgspec.structs.replace(
-        before, updated_at=work.now, token_id=issued.token_id, expires_at=issued.answer.expires_at
-    )
-    await INSTALL_COMMANDS.update(work.tx, after, hash=issued.token_hash)
+    answer, token_hash, token_id = await _issue(work, agent, base_url)
+    after = msgspec.structs.replace(before, updated_at=work.now, token_id=token_id, expires_at=answer.expires_at)
+    await INSTALL_COMMANDS.update(work.tx, after, hash=token_hash)
     await work.record_event("install_command.updated", before, after)
     await _end_token(work, before)
-    return issued.answer
+    return answer
 
 
 async def show(work: UnitOfWork, agent: AgentRow) -> InstallCommandState:
@@ -123,7 +113,8 @@ async def _end_token(work: UnitOfWork, command: InstallCommandRow) -> None:
         await work.delete(TOKENS, token)
 
 
-async def _issue(work: UnitOfWork, agent: AgentRow, base_url: str) -> _Issued:
+async def _issue(work: UnitOfWork, agent: AgentRow, base_url: str) -> tuple[InstallCommand, str, str]:
+    """The command, the hash of its own token, and the id of the agent's token in it."""
     await _refuse_disabled(work, agent)
     agent_type = await _type_of(work, agent)
     if agent_type.cmd_template is None or agent_type.config_template is None:
@@ -138,25 +129,12 @@ async def _issue(work: UnitOfWork, agent: AgentRow, base_url: str) -> _Issued:
         raise InvalidProperties(faults, code="invalid_definition")
     expires_at = tokens.expiry_after(work, LIFETIME)
     value = secrets.token_hex(32)
-    token = await tokens.save(
-        work,
-        Token(
-            **work.new_record(),
-            name=f"install {agent.name}"[:255],
-            role="agent",
-            read_only=False,
-            expire_at=expires_at,
-            participant_id=agent.provider_id,
-            agent_id=agent.id,
-        ),
-        # Hexadecimal, because a leading minus would make it an option on a command line.
-        secrets.token_hex(32),
-    )
+    # Hexadecimal, because a leading minus would make it an option on a command line.
+    token = await tokens.save_for_agent(work, agent, "install", expires_at, secrets.token_hex(32))
     url = f"{base_url}/api/v1/agents/install/{value}/config"
     values = {**(agent.configuration or {}), CONFIG_URL: url, AUTH_TOKEN: token.value}
-    return _Issued(
-        InstallCommand(_render_command(agent_type.cmd_template, values), url, expires_at), hash_token(value), token.id
-    )
+    answer = InstallCommand(_render_command(agent_type.cmd_template, values), url, expires_at)
+    return answer, hash_token(value), token.id
 
 
 def _render_command(template: str, values: Properties) -> str:

@@ -15,7 +15,7 @@ from mainstay.control.operations.machinery.refusals import BadInput, Conflict, N
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import tokens as store
-from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.tokens import TOKENS, Token, TokenWithValue, hash_token, with_value
 
@@ -76,6 +76,22 @@ async def save(work: UnitOfWork, token: Token, value: str | None = None) -> Toke
     value = value or _new_value()
     await work.insert(TOKENS, token, hash=hash_token(value))
     return with_value(token, value)
+
+
+async def save_for_agent(
+    work: UnitOfWork, agent: AgentRow, purpose: str, expire_at: datetime | None = None, value: str | None = None
+) -> TokenWithValue:
+    """`expire_at` None: never. `value` as in `save`."""
+    token = Token(
+        **work.new_record(),
+        name=f"{purpose} {agent.name}"[:255],
+        role="agent",
+        read_only=False,
+        expire_at=expire_at,
+        participant_id=agent.provider_id,
+        agent_id=agent.id,
+    )
+    return await save(work, token, value)
 
 
 def _expiry(work: UnitOfWork, wanted: datetime | None) -> datetime:
