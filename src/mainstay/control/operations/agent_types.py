@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -11,16 +11,17 @@ from mainstay.control.domain.install_templates import template_faults
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations.machinery.bodies import Body, Id, MediaType, Name, Text
 from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
-from mainstay.control.operations.machinery.named_rows import find_named
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.secrecy_changes import SecrecyChange, seal_configurations
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_providers, link_service_types
+from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_types import SERVICE_TYPES
 from mainstay.control.store.services import living_served_by
 
+R = TypeVar("R", bound=Record)
 TEMPLATES = {"config_template", "cmd_template", "config_content_type"}
 CHECKED_TOGETHER = {"config_template", "cmd_template", "configuration_schema"}
 Ids = Annotated[list[Id], msgspec.Meta(max_length=1000)]
@@ -52,8 +53,8 @@ async def create(work: UnitOfWork, wanted: NewAgentType) -> AgentType:
     agent_type = AgentType(
         **work.new_record(),
         name=wanted.name,
-        service_type_ids=await _service_types(work, wanted.service_type_ids),
-        provider_ids=await _providers(work, wanted.provider_ids),
+        service_type_ids=await _existing(work, SERVICE_TYPES, wanted.service_type_ids),
+        provider_ids=await _existing(work, PARTICIPANTS, wanted.provider_ids),
         configuration_schema=wanted.configuration_schema,
         config_template=wanted.config_template or None,
         cmd_template=wanted.cmd_template or None,
@@ -84,19 +85,12 @@ def _check_templates(work: UnitOfWork, agent_type: AgentType) -> None:
         raise InvalidDefinition(faults)
 
 
-async def _service_types(work: UnitOfWork, ids: list[str]) -> list[str]:
+async def _existing(work: UnitOfWork, table: Table[R], ids: list[str]) -> list[str]:
     found = list(dict.fromkeys(each.lower() for each in ids))
-    for service_type_id in found:
-        await find_named(work, SERVICE_TYPES, service_type_id)
-    return found
-
-
-async def _providers(work: UnitOfWork, ids: list[str]) -> list[str]:
-    found = list(dict.fromkeys(each.lower() for each in ids))
-    known = await PARTICIPANTS.many(work.tx, found)
-    for provider_id in found:
-        if provider_id not in known:
-            raise BadInput(f"there is no participant {provider_id}")
+    known = await table.many(work.tx, found)
+    for record_id in found:
+        if record_id not in known:
+            raise BadInput(f"there is no {table.noun.replace('_', ' ')} {record_id}")
     return found
 
 
@@ -114,11 +108,13 @@ async def change(work: UnitOfWork, before: AgentType, wanted: AgentTypeChange) -
         _check_templates(work, after)
     await _seal_configurations(work, before, after)
     if wanted.service_type_ids is not None:
-        after = msgspec.structs.replace(after, service_type_ids=await _service_types(work, wanted.service_type_ids))
+        after = msgspec.structs.replace(
+            after, service_type_ids=await _existing(work, SERVICE_TYPES, wanted.service_type_ids)
+        )
         await _refuse_orphans(work, before, after)
         await link_service_types(work.tx, after)
     if wanted.provider_ids is not None:
-        after = msgspec.structs.replace(after, provider_ids=await _providers(work, wanted.provider_ids))
+        after = msgspec.structs.replace(after, provider_ids=await _existing(work, PARTICIPANTS, wanted.provider_ids))
         await link_providers(work.tx, after)
     return await work.update(AGENT_TYPES, before, after)
 

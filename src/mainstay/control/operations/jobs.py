@@ -23,6 +23,7 @@ from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.orphans import LeaveOrphan, on_forced_delete
 from mainstay.control.domain.properties.compile import PLAIN_REFERENCE
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
+from mainstay.control.domain.properties.evaluation import PoolTake
 from mainstay.control.domain.refusals import NotPending, TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.values import Properties
@@ -33,15 +34,10 @@ from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES
 from mainstay.control.operations.machinery.consumer_view import consumer_report, sees_host
 from mainstay.control.operations.machinery.initiators import initiator_words
 from mainstay.control.operations.machinery.property_decisions import accept_properties
-from mainstay.control.operations.machinery.refusals import (
-    Conflict,
-    InUse,
-    InvalidProperties,
-    NotFound,
-    NotPermitted,
-)
+from mainstay.control.operations.machinery.refusals import Conflict, InvalidProperties, NotFound, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
+from mainstay.control.operations.services import refuse_if_referenced
 from mainstay.control.store import jobs as store
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.queries import encode_json, encode_optional
@@ -49,7 +45,7 @@ from mainstay.control.store.engine.records import to_microseconds, to_optional_m
 from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, LoggedProgress, RunRow
 from mainstay.control.store.orphans import holds_instance
 from mainstay.control.store.service_pools import held_by
-from mainstay.control.store.services import ServiceRow, find_for_update, living_referrers
+from mainstay.control.store.services import ServiceRow, find_for_update
 from mainstay.control.store.tokens import hash_token
 from mainstay.foundation.vault import reference_path
 
@@ -403,13 +399,11 @@ def _report_target(held: LockedJob, *, last: bool) -> PropertyTarget:
 
 
 async def _give_back_replaced(
-    work: UnitOfWork, service: ServiceRow, leaving: tuple[object, ...], taken: tuple[str, ...]
+    work: UnitOfWork, service: ServiceRow, leaving: Sequence[PoolTake], taken: Sequence[str]
 ) -> None:
     """Gives back pool values that the agent has replaced in its report."""
-    if not leaving:
-        return
-    paths = {getattr(take, "path", None) for take in leaving}
-    values = await held_by(work.tx, service.id)
+    paths = {take.path for take in leaving}
+    values = await held_by(work.tx, service.id) if paths else []
     await pool_allocation.give_back(
         work, [value for value in values if value.property_name in paths and value.id not in taken]
     )
@@ -557,9 +551,7 @@ async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
     end = _first_terminal(lifecycle)
     if end is None:
         raise Conflict("the lifecycle has no terminal state", code="no_terminal_state")
-    referrers = await living_referrers(work.tx, service.id)
-    if referrers:
-        raise InUse(f"service {service.id}", {"services": referrers})
+    await refuse_if_referenced(work, service)
     active = await store.active_job(work.tx, service.id)
     held = None if active is None else await _lock_job(work, active.id, service.id)
     # Under the lock of the active job: no agent can claim it now.

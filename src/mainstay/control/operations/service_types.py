@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.faults import PathFault, listed
-from mainstay.control.domain.findings import Finding
+from mainstay.control.domain.faults import listed
 from mainstay.control.domain.lifecycle.change import LivingService, find_stranded
 from mainstay.control.domain.properties.compatibility import misfits
 from mainstay.control.domain.properties.contract import Actor, EvaluationContext, Operation, PropertyTarget
@@ -237,7 +236,7 @@ async def delete(work: UnitOfWork, service_type: ServiceTypeRow) -> None:
 
 
 def report(work: UnitOfWork, service_type: ServiceTypeRow) -> DefinitionReport:
-    findings: tuple[Finding, ...] = report_service_type(work.tools.definitions.of_service_type(service_type))
+    findings = report_service_type(work.tools.definitions.of_service_type(service_type))
     return DefinitionReport([FindingView(each.code, each.subject, each.message) for each in findings])
 
 
@@ -246,7 +245,7 @@ async def validate(work: UnitOfWork, service_type: ServiceTypeRow, order: OrderC
     target = await _order_target(work, service_type, order)
     schema = work.tools.definitions.of_service_type(service_type).properties
     decided = await decide_properties(work, schema, order.properties, target)
-    faults: tuple[PathFault, ...] = decided.faults if isinstance(decided, Rejected) else ()
+    faults = decided.faults if isinstance(decided, Rejected) else ()
     return Verdict(not faults, [FaultView(fault.path, fault.message) for fault in listed(faults)])
 
 

@@ -357,7 +357,7 @@ async def _request(
     if active is not None:
         raise active_job_refusal(active)
     if action.name == "delete":
-        await _refuse_if_referenced(work, service)
+        await refuse_if_referenced(work, service)
     await runs.start(work, service, lifecycle, action.name, plan.properties, plan)
     return plan
 
@@ -414,7 +414,7 @@ async def _update_target(work: UnitOfWork, service: ServiceRow) -> PropertyTarge
     )
 
 
-async def _refuse_if_referenced(work: UnitOfWork, service: ServiceRow) -> None:
+async def refuse_if_referenced(work: UnitOfWork, service: ServiceRow) -> None:
     referrers = await store.living_referrers(work.tx, service.id)
     if referrers:
         raise InUse(f"service {service.id}", {"services": referrers})

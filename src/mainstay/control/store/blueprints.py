@@ -39,16 +39,14 @@ BLUEPRINT_VERSIONS = Table("blueprint_versions", "blueprint", BlueprintVersion)
 
 async def keep(tx: Transaction, digest: str, content: bytes, now: datetime) -> bool:
     """Stores the bundle; returns whether it is new."""
-    return (
-        await tx.execute(
-            "INSERT INTO blueprints (digest, created_at, content) VALUES (:digest, :now, :content)"
-            " ON CONFLICT (digest) DO NOTHING",
-            digest=digest,
-            now=to_microseconds(now),
-            content=content,
-        )
-        > 0
+    inserted = await tx.execute(
+        "INSERT INTO blueprints (digest, created_at, content) VALUES (:digest, :now, :content)"
+        " ON CONFLICT (digest) DO NOTHING",
+        digest=digest,
+        now=to_microseconds(now),
+        content=content,
     )
+    return inserted > 0
 
 
 async def assign_version(

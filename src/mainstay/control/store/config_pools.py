@@ -61,12 +61,10 @@ async def delete_free_values(tx: Transaction, pool_id: str) -> None:
 
 async def find_pool(tx: Transaction, provider_id: str, pool_type: str, *, or_global: bool) -> ConfigPool | None:
     """The pool of the provider; with `or_global`, else the global one."""
-    scope = (
-        "(participant_id = :provider_id OR participant_id IS NULL)" if or_global else "participant_id = :provider_id"
-    )
+    or_none = " OR participant_id IS NULL" if or_global else ""
     return await CONFIG_POOLS.first(
         tx,
-        f"type = :type AND {scope} ORDER BY participant_id IS NULL LIMIT 1",
+        f"type = :type AND (participant_id = :provider_id{or_none}) ORDER BY participant_id IS NULL LIMIT 1",
         type=pool_type,
         provider_id=provider_id,
     )

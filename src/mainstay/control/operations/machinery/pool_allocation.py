@@ -8,7 +8,7 @@ import hashlib
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -35,28 +35,7 @@ CONFIG_KEYS = {"cidr", "excludeFirst", "excludeLast"}
 PoolAnswers = dict[str, PoolAnswer | PoolProblem]
 
 
-class _Pool(Protocol):
-    """A pool of services or of configurations."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def type(self) -> str: ...
-
-    @property
-    def property_type(self) -> PoolPropertyType: ...
-
-
-class _PoolValue(Protocol):
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def value(self) -> object: ...
-
-
-P = TypeVar("P", bound=_Pool)
+P = TypeVar("P", ServicePool, ConfigPool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +86,7 @@ def _count(config: dict[str, object], key: str) -> int:
     return int(value)
 
 
-def check_value(pool: _Pool, value: object) -> None:
+def check_value(pool: ServicePool | ConfigPool, value: object) -> None:
     """Refuses a value that the pool cannot contain."""
     refuse_large("value", value, MAX_VALUE_BYTES)
     if not _fits(pool.property_type, value):
@@ -172,7 +151,7 @@ async def answer_for_agent(
 async def _allocate(
     questions: Sequence[PoolQuestion],
     pools: Mapping[str, P | None],
-    take: Callable[[P, PoolQuestion], Awaitable[_PoolValue | None]] | None,
+    take: Callable[[P, PoolQuestion], Awaitable[ServicePoolValue | ConfigPoolValue | None]] | None,
     no_pool: PoolProblem,
 ) -> tuple[PoolAnswers, tuple[str, ...]]:
     """Questions are answered in the order of pool ids, so that two requests cannot deadlock. `take` None: only checks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -179,16 +180,6 @@ async def reseal_batch(tx: Transaction, vault: Vault, after: str) -> ResealedBat
         except CannotOpen:
             unreadable.append(f"{secret.schema_path} of {secret.owner.kind} {secret.owner.id}")
             continue
-        await store.reseal(
-            tx,
-            StoredSecret(
-                secret.reference,
-                sealed.ciphertext,
-                sealed.key_id,
-                SEAL_VERSION,
-                secret.owner,
-                secret.schema_path,
-                secret.type,
-            ),
-        )
+        resealed = replace(secret, ciphertext=sealed.ciphertext, key_id=sealed.key_id, seal_version=SEAL_VERSION)
+        await store.reseal(tx, resealed)
     return ResealedBatch(len(found) - len(unreadable), unreadable, found[-1].reference if found else None)

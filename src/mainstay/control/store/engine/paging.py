@@ -286,15 +286,12 @@ async def list_page(
         slow=True,
         **parameters,
     )
-    pages = -(-total // listing.page_size)
-    return Page(
-        [table.decode(row) for row in rows],
-        total_items=total,
-        total_pages=pages,
-        current_page=listing.page,
-        has_next=listing.page < pages,
-        has_prev=listing.page > 1 and total > 0,
-    )
+    return page_of([table.decode(row) for row in rows], total, listing.page, listing.page_size)
+
+
+def page_of(items: list[T], total: int, page: int, page_size: int) -> Page[T]:
+    pages = -(-total // page_size)
+    return Page(items, total, pages, page, has_next=page < pages, has_prev=page > 1 and total > 0)
 
 
 async def _source(
