@@ -11,6 +11,7 @@ from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.queries import encode_json
 from mainstay.control.store.engine.records import to_microseconds, to_time
 from mainstay.control.store.events import EventCheckpoint, lock_chain, read_checkpoint, save_checkpoint
+from mainstay.control.store.jobs import ACTIVE_STATUSES
 from mainstay.control.store.subscriptions import lowest_acknowledged
 
 # In one transaction: deleted rows, which writers wait for, and rows that are only read.
@@ -98,18 +99,8 @@ _IS_ORIGIN = "services.provenance LIKE '%\"' || jobs.id || '\"%'"
 async def delete_jobs(tx: Transaction, before: datetime, after: ScanPosition) -> ScanPosition | None:
     """Ended jobs, and runs without jobs. Of a living service the last job, the last job with a report and the jobs that
     set its properties are kept."""
-    rows = await tx.fetch(
-        "SELECT jobs.id, jobs.run_id, jobs.created_at, CASE WHEN jobs.status IN ('Pending', 'Processing')"
-        " OR coalesce(jobs.completed_at, jobs.updated_at) >= :before"
-        f" OR ({_IS_LIVING} AND ({_IS_LAST} OR {_HAS_LAST_REPORT} OR {_IS_ORIGIN})) THEN 1 ELSE 0 END AS is_kept"
-        " FROM jobs JOIN services ON services.id = jobs.service_id"
-        " WHERE jobs.created_at < :before AND (jobs.created_at, jobs.id) > (:at, :id)"
-        f" ORDER BY jobs.created_at, jobs.id LIMIT {SCANNED_AT_ONCE}",
-        slow=True,
-        before=to_microseconds(before),
-        at=after.at,
-        id=after.id,
-    )
+    kept = f"({_IS_LAST} OR {_HAS_LAST_REPORT} OR {_IS_ORIGIN})"
+    rows = await _scan_jobs(tx, before, after, kept, "1 = 1", SCANNED_AT_ONCE)
     expired = [row for row in rows if not row["is_kept"]][:DELETED_AT_ONCE]
     if expired:
         await _delete_ids(tx, "jobs", [row["id"] for row in expired])
@@ -129,18 +120,7 @@ def _next_position(rows: Sequence[Row], expired: Sequence[Row], limit: int) -> S
 
 async def empty_reports(tx: Transaction, before: datetime, after: ScanPosition) -> ScanPosition | None:
     """Reports of ended jobs; of a living service the last one is kept."""
-    rows = await tx.fetch(
-        "SELECT jobs.id, jobs.created_at, CASE WHEN jobs.status IN ('Pending', 'Processing')"
-        " OR coalesce(jobs.completed_at, jobs.updated_at) >= :before"
-        f" OR ({_IS_LIVING} AND {_HAS_LAST_REPORT}) THEN 1 ELSE 0 END AS is_kept"
-        " FROM jobs JOIN services ON services.id = jobs.service_id"
-        " WHERE jobs.report IS NOT NULL AND jobs.created_at < :before AND (jobs.created_at, jobs.id) > (:at, :id)"
-        f" ORDER BY jobs.created_at, jobs.id LIMIT {DELETED_AT_ONCE}",
-        slow=True,
-        before=to_microseconds(before),
-        at=after.at,
-        id=after.id,
-    )
+    rows = await _scan_jobs(tx, before, after, _HAS_LAST_REPORT, "jobs.report IS NOT NULL", DELETED_AT_ONCE)
     await tx.execute(
         f"UPDATE jobs SET report = NULL WHERE id IN (SELECT value FROM {tx.json_items}(:ids))",
         ids=encode_json([row["id"] for row in rows if not row["is_kept"]]),
@@ -148,6 +128,24 @@ async def empty_reports(tx: Transaction, before: datetime, after: ScanPosition) 
     if len(rows) < DELETED_AT_ONCE:
         return None
     return ScanPosition(rows[-1]["created_at"], rows[-1]["id"])
+
+
+async def _scan_jobs(
+    tx: Transaction, before: datetime, after: ScanPosition, kept: str, condition: str, limit: int
+) -> Sequence[Row]:
+    """The next jobs by age. `kept`: which jobs a living service keeps; active and recent ones are kept as well."""
+    return await tx.fetch(
+        f"SELECT jobs.id, jobs.run_id, jobs.created_at, CASE WHEN jobs.status IN {ACTIVE_STATUSES}"
+        " OR coalesce(jobs.completed_at, jobs.updated_at) >= :before"
+        f" OR ({_IS_LIVING} AND {kept}) THEN 1 ELSE 0 END AS is_kept"
+        " FROM jobs JOIN services ON services.id = jobs.service_id"
+        f" WHERE {condition} AND jobs.created_at < :before AND (jobs.created_at, jobs.id) > (:at, :id)"
+        f" ORDER BY jobs.created_at, jobs.id LIMIT {limit}",
+        slow=True,
+        before=to_microseconds(before),
+        at=after.at,
+        id=after.id,
+    )
 
 
 async def delete_services(tx: Transaction, before: datetime, after: ScanPosition) -> ScanPosition | None:
