@@ -9,13 +9,13 @@ from typing import Literal
 
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.paging import SqlCondition, escape_like, joined_conditions
-from mainstay.control.store.engine.queries import encode_json, placeholders
+from mainstay.control.store.engine.queries import encode_json, literals, placeholders
 from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
 
 AgentStatus = Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
 # Of agents that should answer and do not.
 OFFLINE = ("Disconnected", "Error")
-OFFLINE_STATUSES = "({})".format(", ".join(f"'{status}'" for status in OFFLINE))
+OFFLINE_STATUSES = literals(OFFLINE)
 
 
 class AgentRow(Record, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from mainstay.control.store.engine.queries import (
     fetch_column,
     fetch_number,
     fetch_value,
+    literals,
     placeholders,
 )
 from mainstay.control.store.engine.records import (
@@ -27,8 +28,7 @@ from mainstay.control.store.engine.records import (
     to_time,
 )
 
-# The same text as in the partial indexes; otherwise the databases do not use them.
-ACTIVE_STATUSES = "({})".format(", ".join(f"'{status}'" for status in ACTIVE))
+ACTIVE_STATUSES = literals(ACTIVE)
 
 
 class JobRow(Record, frozen=True, kw_only=True):
@@ -90,13 +90,11 @@ def find_jobs(statuses: Collection[JobStatus], service_ids: Sequence[str]) -> tu
     """Where a list finds the jobs with one of these states and of one of these services, and its conditions. Empty: all.
 
     A query with a limit is not merged into the one around it, so that the databases do not prefer the index of a
-    participant with a million jobs. States are literals: a partial index is used only if its condition is in the
-    statement."""
+    participant with a million jobs."""
     listed_services, marks = placeholders(service_ids, "listed")
     conditions = []
     if statuses:
-        listed = ", ".join(f"'{status}'" for status in sorted(statuses))
-        conditions.append(SqlCondition(f"status IN ({listed})"))
+        conditions.append(SqlCondition(f"status IN {literals(sorted(statuses))}"))
     if marks:
         of_services = f"service_id IN {listed_services}"
         return _narrowed(of_services), [*conditions, SqlCondition(of_services, marks)]

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mainstay.control.domain.jobs import JobStatus
-from mainstay.control.domain.rollouts import ItemStatus, RolloutStatus
+from mainstay.control.domain.rollouts import OPEN, ItemStatus, RolloutStatus
 from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.paging import SqlCondition
-from mainstay.control.store.engine.queries import encode_json, fetch_number, fetch_value
+from mainstay.control.store.engine.queries import encode_json, fetch_number, fetch_value, literals
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
-_OPEN = "('Running', 'Paused', 'Stopped')"
+_OPEN = literals(OPEN)
 
 
 class RolloutRow(Record, frozen=True, kw_only=True):

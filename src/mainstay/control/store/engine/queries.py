@@ -36,6 +36,12 @@ def placeholders(values: Iterable[Value], name: str = "id") -> tuple[str, dict[s
     return f"({', '.join(f':{each}' for each in parameters)})", parameters
 
 
+def literals(values: Iterable[str]) -> str:
+    """A list for `IN` of words of this program: a partial index is used only if its condition is in the statement."""
+    quoted = (f"'{value}'" for value in values)
+    return f"({', '.join(quoted)})"
+
+
 def encode_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
