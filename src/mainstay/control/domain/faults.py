@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,6 +31,11 @@ def listed(faults: Sequence[PathFault]) -> list[PathFault]:
     """The first faults, and a last entry with the number of the others."""
     more = len(faults) - MAX_LISTED
     return [*faults[:MAX_LISTED], PathFault("", f"and {more} more")] if more > 0 else list(faults)
+
+
+def below(name: str, faults: Iterable[PathFault]) -> list[PathFault]:
+    """Faults of a member of a document, with the paths that they have in the document."""
+    return [PathFault(f"{name}.{fault.path}".rstrip("."), fault.message) for fault in faults]
 
 
 def locate(parent: str, key: str | int) -> str:

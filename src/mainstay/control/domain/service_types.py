@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.faults import PathFault, below
 from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.default import DEFAULT_LIFECYCLE_SCHEMA
 from mainstay.control.domain.lifecycle.graph import reachable
@@ -50,7 +50,7 @@ def _lifecycle(document: object, faults: list[PathFault]) -> Lifecycle | None:
     try:
         return parse_lifecycle(document)
     except InvalidDefinition as refusal:
-        faults += [PathFault(f"lifecycleSchema.{fault.path}".rstrip("."), fault.message) for fault in refusal.faults]
+        faults += below("lifecycleSchema", refusal.faults)
         return None
 
 

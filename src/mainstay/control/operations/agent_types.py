@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.faults import below
 from mainstay.control.domain.install_templates import template_faults
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations.machinery.bodies import Body, Id, MediaType, Name, Text
@@ -72,10 +72,7 @@ def _check_schema(work: UnitOfWork, schema: dict[str, object] | None) -> None:
     try:
         work.tools.definitions.parse_configuration_schema(schema)
     except InvalidDefinition as refusal:
-        faults = [
-            PathFault(f"configurationSchema.{fault.path}".rstrip("."), fault.message) for fault in refusal.faults
-        ]
-        raise InvalidDefinition(faults) from None
+        raise InvalidDefinition(below("configurationSchema", refusal.faults)) from None
 
 
 def _check_templates(work: UnitOfWork, agent_type: AgentType) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from mainstay.control.access import Role
-from mainstay.control.domain.faults import PathFault
+from mainstay.control.domain.faults import below
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.domain.serving import ADMIN_TAG_PREFIX, admin_tags
 from mainstay.control.operations.machinery import pool_allocation, secret_sealing
@@ -192,7 +192,7 @@ async def _configure(
         decided = await accept_properties(work, schema, given or {}, target, stored)
         configuration, _ = await secret_sealing.seal_all(work, decided.accepted, owner)
     except InvalidProperties as refusal:
-        raise InvalidProperties([_in_configuration(fault) for fault in refusal.faults]) from None
+        raise InvalidProperties(below("configuration", refusal.faults)) from None
     await secret_sealing.forget(work, owner, decided.accepted.retired_secrets)
     await pool_allocation.give_back_replaced(work, agent_id, decided.accepted.pool_releases, decided.taken_values)
     return configuration
@@ -210,10 +210,6 @@ async def check_default_configuration(work: UnitOfWork, agent_type: AgentType, p
             raise _Undone
     except _Undone:
         return
-
-
-def _in_configuration(fault: PathFault) -> PathFault:
-    return PathFault(f"configuration.{fault.path}" if fault.path else "configuration", fault.message)
 
 
 async def change(work: UnitOfWork, before: AgentRow, wanted: AgentChange) -> AgentRow:

@@ -8,13 +8,12 @@ from datetime import timedelta
 import msgspec
 
 from mainstay.control.domain.lifecycle.transitions import available_actions
-from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.operations.service_pools import usage
 from mainstay.control.store import doctor as store
 from mainstay.control.store.agent_types import granted_by_migration
 from mainstay.control.store.engine.contract import Row
 from mainstay.control.store.rollouts import stopped as stopped_rollouts
-from mainstay.control.store.service_pools import count_values
 from mainstay.control.store.service_types import SERVICE_TYPES
 
 NEARLY_EMPTY_SHARE = 0.1
@@ -88,11 +87,9 @@ async def _stuck_services(work: UnitOfWork) -> list[DoctorFinding]:
 async def _empty_pools(work: UnitOfWork) -> list[DoctorFinding]:
     found: list[DoctorFinding] = []
     for pool in await store.all_pools(work.tx, MAX_FINDINGS):
-        stored, allocated = await count_values(work.tx, pool.id)
-        total = pool_allocation.capacity(pool.generator_type, pool.generator_config, stored)
-        free = total - allocated
-        if free <= total * NEARLY_EMPTY_SHARE:
-            message = f"{free} of {total} values are free; add values or a larger network"
+        values = await usage(work, pool)
+        if values.free <= values.total * NEARLY_EMPTY_SHARE:
+            message = f"{values.free} of {values.total} values are free; add values or a larger network"
             command = f"mainstay pools show {shlex.quote(pool.name)}"
             found.append(DoctorFinding("pool-nearly-empty", f"pool {pool.name} ({pool.type})", message, command))
     return found

@@ -167,7 +167,7 @@ async def claim(work: UnitOfWork, job: JobRow, wanted: Claim) -> Leased | None:
         await work.record_event("job.claimed", job, won)
         return None
     token = _lease_token(job, wanted.claim_id)
-    lease = (expires, hash_token(token), _hash_claim_id(wanted))
+    lease = (expires, hash_token(token), _hash_of(wanted.claim_id))
     won = await store.claim(work.tx, job.id, work.now, deadline, lease)
     if won is None:
         return await _repeat_claim(work, job, wanted, token)
@@ -182,9 +182,9 @@ def _lease_token(job: JobRow, claim_id: str | None) -> str:
     return hmac.new(claim_id.encode(), f"{job.id}:{job.attempt}".encode(), hashlib.sha256).hexdigest()
 
 
-def _hash_claim_id(wanted: Claim) -> str | None:
-    """Hashed, because the token can be derived from the claim id, and the database must not reveal it."""
-    return None if wanted.claim_id is None else hash_token(wanted.claim_id)
+def _hash_of(secret: str | None) -> str | None:
+    """Of a lease token, or of a claim id, from which the token can be derived: the database must reveal neither."""
+    return None if secret is None else hash_token(secret)
 
 
 async def _repeat_claim(work: UnitOfWork, job: JobRow, wanted: Claim, token: str) -> Leased:
@@ -194,7 +194,7 @@ async def _repeat_claim(work: UnitOfWork, job: JobRow, wanted: Claim, token: str
         if (
             current.status == "Processing"
             and current.lease_expires_at is not None
-            and held.claim_id == _hash_claim_id(wanted)
+            and held.claim_id == _hash_of(wanted.claim_id)
             # Differs if the job was requeued between the two reads: that would be another lease.
             and held.lease_hash == hash_token(token)
         ):
@@ -205,10 +205,6 @@ async def _repeat_claim(work: UnitOfWork, job: JobRow, wanted: Claim, token: str
 async def _not_pending(work: UnitOfWork, job: JobRow) -> NotPending:
     current = await JOBS.find(work.tx, job.id)
     return NotPending("gone" if current is None else current.status)
-
-
-def _lease_hash(token: str | None) -> str | None:
-    return None if token is None else hash_token(token)
 
 
 async def renew(work: UnitOfWork, job: JobRow, wanted: Renewal) -> Renewed:
@@ -235,7 +231,7 @@ def _log_progress(held: LockedJob, progress: Progress | None, now: datetime) -> 
 
 async def release(work: UnitOfWork, job: JobRow, wanted: Release) -> None:
     held = await _lock_job(work, job.id, job.service_id)
-    await _apply(work, held, decide.on_release(held.facts, _lease_hash(wanted.lease_token)))
+    await _apply(work, held, decide.on_release(held.facts, _hash_of(wanted.lease_token)))
 
 
 async def _apply(work: UnitOfWork, held: LockedJob, decision: EndJob | Requeue) -> None:
@@ -265,7 +261,7 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     held = await _lock_job(work, job.id, job.service_id)
     reported = (wanted.properties, wanted.agent_instance_id, wanted.agent_instance_data)
     outcome = secret_sealing.digest_of(work, "complete", *reported)
-    if decide.on_completion(held.facts, _lease_hash(wanted.lease_token), outcome) is not None:
+    if decide.on_completion(held.facts, _hash_of(wanted.lease_token), outcome) is not None:
         return
     refuse_unusable("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
     _refuse_references(wanted.agent_instance_data)
@@ -427,7 +423,7 @@ async def _end_job(
 async def fail(work: UnitOfWork, job: JobRow, wanted: FailureReport) -> None:
     held = await _lock_job(work, job.id, job.service_id)
     outcome = secret_sealing.digest_of(work, "fail", wanted.error_message)
-    decision = decide.on_failure(held.facts, _lease_hash(wanted.lease_token), outcome, wanted.error_message)
+    decision = decide.on_failure(held.facts, _hash_of(wanted.lease_token), outcome, wanted.error_message)
     if isinstance(decision, EndJob):
         await _end_unsuccessfully(work, held, decision, outcome=outcome, report=wanted.report)
 
