@@ -215,9 +215,7 @@ async def check_default_configuration(work: UnitOfWork, agent_type: AgentType, p
 async def change(work: UnitOfWork, before: AgentRow, wanted: AgentChange) -> AgentRow:
     if wanted.tags is not None:
         _refuse_admin_tags(work, before.tags, wanted.tags)
-    agent_type = await AGENT_TYPES.find(work.tx, before.agent_type_id)
-    if agent_type is None:
-        raise RuntimeError(f"agent {before.id} has no agent type")
+    agent_type = await AGENT_TYPES.require(work.tx, before.agent_type_id)
     after = msgspec.structs.replace(
         before,
         name=wanted.name or before.name,
@@ -281,10 +279,8 @@ async def note_blueprints(session: CallerSession) -> None:
 
 
 async def find_own(work: UnitOfWork, *, lock: bool = False) -> AgentRow:
-    found = await AGENTS.find(work.tx, str(work.required_caller.agent_id), lock=lock)
-    if found is None:
-        raise RuntimeError("a token of an agent is deleted with the agent")
-    return found
+    """A token of an agent is deleted with the agent."""
+    return await AGENTS.require(work.tx, str(work.required_caller.agent_id), lock=lock)
 
 
 async def record_heartbeat(work: UnitOfWork, agent_id: str) -> None:

@@ -116,7 +116,7 @@ async def _end_token(work: UnitOfWork, command: InstallCommandRow) -> None:
 async def _issue(work: UnitOfWork, agent: AgentRow, base_url: str) -> tuple[InstallCommand, str, str]:
     """The command, the hash of its own token, and the id of the agent's token in it."""
     await _refuse_disabled(work, agent)
-    agent_type = await _type_of(work, agent)
+    agent_type = await AGENT_TYPES.require(work.tx, agent.agent_type_id)
     if agent_type.cmd_template is None or agent_type.config_template is None:
         raise BadInput(
             f"agent type {agent_type.name} has no configTemplate and cmdTemplate; an admin can add them",
@@ -153,13 +153,6 @@ def _too_large(what: str) -> BadInput:
     )
 
 
-async def _type_of(work: UnitOfWork, agent: AgentRow) -> AgentType:
-    found = await AGENT_TYPES.find(work.tx, agent.agent_type_id)
-    if found is None:
-        raise RuntimeError(f"agent {agent.id} has no agent type")
-    return found
-
-
 async def _refuse_disabled(work: UnitOfWork, agent: AgentRow) -> None:
     provider = await PARTICIPANTS.find(work.tx, agent.provider_id)
     if "Disabled" in (agent.status, None if provider is None else provider.status):
@@ -179,7 +172,7 @@ async def read_configuration(work: UnitOfWork, token: str) -> AgentConfiguration
     ):
         raise NoInstallCommand("this install command is unknown, revoked or expired; create a new one")
     await _refuse_disabled(work, agent)
-    agent_type = await _type_of(work, agent)
+    agent_type = await AGENT_TYPES.require(work.tx, agent.agent_type_id)
     if agent_type.config_template is None:
         raise NoInstallCommand(f"agent type {agent_type.name} has no configTemplate any more")
     values = await _open_secrets(work, command, agent, agent_type)

@@ -147,8 +147,7 @@ async def _lock_job(work: UnitOfWork, job_id: str, service_id: str) -> LockedJob
     definition = await work.tools.definitions.read(work.tx, found.service.service_type_id, found.type_version)
     pool_set_id = found.pool_set_id
     if held[0].is_move:
-        target = await AGENTS.find(work.tx, held[0].agent_id)
-        pool_set_id = None if target is None else target.service_pool_set_id
+        pool_set_id = (await AGENTS.require(work.tx, held[0].agent_id)).service_pool_set_id
     return LockedJob(found.service, *held, definition, pool_set_id)
 
 
@@ -266,7 +265,7 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     refuse_unusable("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
     _refuse_references(wanted.agent_instance_data)
     await _refuse_held_instance(work, held, wanted)
-    run = await runs.find_run(work, held.job)
+    run = await RUNS.require(work.tx, held.job.run_id, lock=True)
     advance = decide.advance(held.facts, run.visited)
     if held.job.is_move:
         run = await moves.leave_old_agent(work, held.service, run, held.definition.properties)
@@ -447,7 +446,7 @@ async def _end_unsuccessfully(
 
 async def _abandon_run(work: UnitOfWork, held: LockedJob, *, keep_values: bool = False) -> bool:
     """Returns whether the target of a move has an orphan now."""
-    run = await runs.find_run(work, held.job)
+    run = await RUNS.require(work.tx, held.job.run_id, lock=True)
     if held.job.is_move:
         return await moves.abandon_target(work, held.service, held.job, run, held.definition.properties)
     await runs.abandon_run(work, run, keep_values=keep_values)

@@ -99,8 +99,7 @@ def _refuse_initial_state(service: ServiceRow, lifecycle: Lifecycle) -> None:
 
 
 async def _plan(work: UnitOfWork, service: ServiceRow, target: AgentRow, schema: PropertySchema) -> RunPlan:
-    source = await AGENTS.find(work.tx, service.agent_id)
-    pool_set_id = None if source is None else source.service_pool_set_id
+    source = await AGENTS.require(work.tx, service.agent_id)
     place = PropertyTarget(
         operation=Operation.UPDATE,
         state=service.status,
@@ -117,7 +116,7 @@ async def _plan(work: UnitOfWork, service: ServiceRow, target: AgentRow, schema:
         schema,
         place,
         service.properties,
-        new_pool_set=pool_set_id != target.service_pool_set_id,
+        new_pool_set=source.service_pool_set_id != target.service_pool_set_id,
         new_provider=service.provider_id != target.provider_id,
     )
     origins = runs.origins_of(work, schema, service.properties, decided, None)

@@ -401,13 +401,13 @@ async def _plan(
 
 
 async def _update_target(work: UnitOfWork, service: ServiceRow) -> PropertyTarget:
-    agent = await AGENTS.find(work.tx, service.agent_id)
+    agent = await AGENTS.require(work.tx, service.agent_id)
     return PropertyTarget(
         operation=Operation.UPDATE,
         state=service.status,
         service_id=service.id,
         agent_id=service.agent_id,
-        pool_set_id=None if agent is None else agent.service_pool_set_id,
+        pool_set_id=agent.service_pool_set_id,
         provider_id=service.provider_id,
         consumer_id=service.consumer_id,
         group_id=service.group_id,

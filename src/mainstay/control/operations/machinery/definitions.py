@@ -28,10 +28,7 @@ class Definitions:
         found = self._service_types.get((type_id, version))
         if found is not None:
             return found
-        service_type = await SERVICE_TYPES.find(tx, type_id)
-        if service_type is None:
-            raise RuntimeError(f"service type {type_id} does not exist")
-        return self.of_service_type(service_type)
+        return self.of_service_type(await SERVICE_TYPES.require(tx, type_id))
 
     def of_service_type(self, service_type: ServiceTypeRow) -> ServiceTypeDefinition:
         version = (service_type.id, service_type.updated_at)

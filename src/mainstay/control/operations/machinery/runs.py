@@ -293,13 +293,6 @@ async def changes_properties(work: UnitOfWork, job: JobRow, service: ServiceRow)
     return run is not None and run.properties is not None and not equal(run.properties, service.properties)
 
 
-async def find_run(work: UnitOfWork, job: JobRow) -> RunRow:
-    run = await RUNS.find(work.tx, job.run_id, lock=True)
-    if run is None:
-        raise RuntimeError(f"job {job.id} has no run")
-    return run
-
-
 def overlay(target: Properties, result: Properties, given: Mapping[str, object]) -> Properties:
     """`target`, with the values of `result` at the paths that `given` contains."""
     merged = dict(target)

@@ -180,6 +180,13 @@ class Table(Generic[R]):
     async def find(self, tx: Transaction, record_id: str, *, lock: bool = False) -> R | None:
         return await self.find_by(tx, "id", record_id, lock=lock)
 
+    async def require(self, tx: Transaction, record_id: str, *, lock: bool = False) -> R:
+        """A row that exists: a foreign key says so."""
+        found = await self.find(tx, record_id, lock=lock)
+        if found is None:
+            raise RuntimeError(f"there is no {self.noun} {record_id}")
+        return found
+
     async def find_by(self, tx: Transaction, column: str, value: Value, *, lock: bool = False) -> R | None:
         found = await self.all_by(tx, column, value, lock=lock)
         return found[0] if found else None
