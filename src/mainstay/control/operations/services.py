@@ -181,8 +181,7 @@ async def _service_id(work: UnitOfWork) -> str:
 
 async def _save_references(work: UnitOfWork, schema: PropertySchema, service: ServiceRow) -> None:
     if schema.has_references:
-        found = references_in(schema, service.properties)
-        await store.set_references(work.tx, service.id, [(each.path, each.service_id) for each in found])
+        await store.set_references(work.tx, service.id, references_in(schema, service.properties))
 
 
 def _lower(record_id: str | None) -> str | None:

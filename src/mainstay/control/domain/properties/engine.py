@@ -14,13 +14,7 @@ from mainstay.control.domain.properties.compile import refuse_references
 from mainstay.control.domain.properties.contract import Answers, EvaluationContext, Operation, Questions, Unknown
 from mainstay.control.domain.properties.evaluation import Evaluation, PoolTake, SecretSlot, ValueSource
 from mainstay.control.domain.properties.schema import PropertySchema
-from mainstay.control.domain.properties.traversal import (
-    SecretPlace,
-    StoredReference,
-    pool_values_in,
-    references_in,
-    secrets_in,
-)
+from mainstay.control.domain.properties.traversal import SecretPlace, pool_values_in, secrets_in
 from mainstay.control.domain.properties.update import find_own_references, revise_root
 from mainstay.control.domain.values import Properties, comparable, equal, json_problem, type_name
 
@@ -36,8 +30,6 @@ class Accepted(NamedTuple):
     retired_secrets: tuple[SecretPlace, ...] = ()
     pool_takes: tuple[PoolTake, ...] = ()
     pool_releases: tuple[PoolTake, ...] = ()
-    # All references to services, not only the new ones.
-    references: tuple[StoredReference, ...] = ()
     # The source of each value that was not given, by path.
     sources: Mapping[str, ValueSource] = MappingProxyType({})
 
@@ -91,7 +83,6 @@ def _accept(schema: PropertySchema, properties: Properties, before: Properties, 
         _retired(schema, properties, before) if before and schema.has_secrets else (),
         tuple(evaluation.takes),
         _released(schema, properties, before) if before and schema.has_pools else (),
-        references_in(schema, properties) if schema.has_references else (),
         evaluation.sources,
     )
 

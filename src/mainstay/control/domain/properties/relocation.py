@@ -16,12 +16,7 @@ from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.domain.properties.engine import Accepted, Outcome, Rejected
 from mainstay.control.domain.properties.evaluation import Evaluation, ValueSource
 from mainstay.control.domain.properties.schema import PropertySchema
-from mainstay.control.domain.properties.traversal import (
-    option_values_in,
-    pool_values_in,
-    references_in,
-    rewrite_pool_values,
-)
+from mainstay.control.domain.properties.traversal import option_values_in, pool_values_in, rewrite_pool_values
 from mainstay.control.domain.values import Properties, equal
 
 
@@ -53,7 +48,6 @@ def relocate(
         not equal(properties, stored),
         pool_takes=tuple(evaluation.takes),
         pool_releases=leaving,
-        references=references_in(schema, properties),
         sources=evaluation.sources,
     )
 

@@ -17,8 +17,7 @@ from mainstay.foundation.vault import is_vault_reference
 OPTION_RULE = "serviceOption"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReference:
+class StoredReference(NamedTuple):
     path: str
     service_id: str
 

@@ -201,8 +201,7 @@ async def save_service(
     if not equal(after.properties, before.properties) or origins:
         hidden["provenance"] = await _merged_origins(work, after, origins or {}, schema)
         if schema is not None:
-            found = references_in(schema, after.properties)
-            await service_store.set_references(work.tx, after.id, [(each.path, each.service_id) for each in found])
+            await service_store.set_references(work.tx, after.id, references_in(schema, after.properties))
     await SERVICES.update(work.tx, after, **hidden)
     if moved:
         await service_store.note_state(work.tx, after.id, after.status, work.now)
