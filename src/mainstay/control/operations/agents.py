@@ -25,7 +25,6 @@ from mainstay.control.store import agents as store
 from mainstay.control.store import secrets as secret_store
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_provider, served_names
 from mainstay.control.store.agents import AGENTS, AgentLoad, AgentRow, AgentStatus
-from mainstay.control.store.engine.paging import owned_by
 from mainstay.control.store.jobs import active_ids_of_agent, delete_ended_of_agent
 from mainstay.control.store.orphans import open_ids
 from mainstay.control.store.participants import PARTICIPANTS, Participant
@@ -87,8 +86,7 @@ async def page_trouble_first(
     work: UnitOfWork, statuses: Sequence[str], part: str, page: int, size: int
 ) -> tuple[list[AgentEstate], bool]:
     """A page of the agents that the caller may read, broken ones first, and whether there are more."""
-    scope = owned_by(work.relation("agent", "read"), work.required_caller)
-    rows = await store.page_trouble_first(work.tx, scope, statuses, part, size + 1, (page - 1) * size)
+    rows = await store.page_trouble_first(work.tx, work.scope("agent"), statuses, part, size + 1, (page - 1) * size)
     views = await AGENT_NAMES.show_all(work, rows[:size])
     loads = await store.read_loads(work.tx, [each.id for each in views])
     served = await served_names(work.tx, sorted({each.agent_type_id for each in views}))
@@ -97,7 +95,7 @@ async def page_trouble_first(
 
 
 async def count_by_status(work: UnitOfWork) -> dict[str, int]:
-    return await store.count_by_status(work.tx, owned_by(work.relation("agent", "read"), work.required_caller))
+    return await store.count_by_status(work.tx, work.scope("agent"))
 
 
 async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:

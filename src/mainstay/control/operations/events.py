@@ -16,7 +16,7 @@ from mainstay.control.operations.machinery.consumer_view import consumer_event, 
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store.engine.contract import Store, Transaction
-from mainstay.control.store.engine.paging import CursorPage, Listing, Page, list_page, owned_by
+from mainstay.control.store.engine.paging import CursorPage, Listing, Page, list_page
 from mainstay.control.store.events import (
     EVENTS,
     NUMBERED,
@@ -114,8 +114,7 @@ async def _hash_in_order(tx: Transaction, waiting: Sequence[dict[str, Any]]) -> 
 
 
 async def page(work: UnitOfWork, listing: Listing) -> Page[EventView] | CursorPage[EventView]:
-    own = owned_by(work.relation("event", "read"), work.required_caller)
-    found = await list_page(work.tx, EVENTS, listing, [*own, NUMBERED])
+    found = await list_page(work.tx, EVENTS, listing, [*work.scope("event"), NUMBERED])
     return msgspec.structs.replace(found, items=await show_events(work, found.items))  # type: ignore[return-value]
 
 

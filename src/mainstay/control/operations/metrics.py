@@ -15,7 +15,7 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import metrics as store
 from mainstay.control.store.agents import AGENTS
-from mainstay.control.store.engine.paging import Page, SqlCondition, owned_by, page_of
+from mainstay.control.store.engine.paging import Page, SqlCondition, page_of
 from mainstay.control.store.metrics import (
     METRIC_ENTRIES,
     METRIC_TYPES,
@@ -133,8 +133,8 @@ async def _service(work: UnitOfWork, wanted: NewMetricEntry) -> ServiceRow:
 
 
 async def resource_ids(work: UnitOfWork, page: int, page_size: int, filters: list[SqlCondition]) -> Page[str]:
-    own = owned_by(work.relation("metric_entry", "read"), work.required_caller)
-    items, total = await store.resource_ids(work.tx, [*own, *filters], page_size, (page - 1) * page_size)
+    scope = [*work.scope("metric_entry"), *filters]
+    items, total = await store.resource_ids(work.tx, scope, page_size, (page - 1) * page_size)
     return page_of(items, total, page, page_size)
 
 

@@ -22,7 +22,6 @@ from mainstay.control.store.agent_types import granted_by_migration
 from mainstay.control.store.agents import OFFLINE, count_by_status
 from mainstay.control.store.doctor import secrets_without_owner, waiting_jobs
 from mainstay.control.store.engine.contract import Row
-from mainstay.control.store.engine.paging import owned_by
 from mainstay.control.store.engine.queries import decode_optional
 from mainstay.control.store.engine.records import to_time
 from mainstay.control.store.overview import Scope
@@ -104,18 +103,18 @@ class Overview:
 
 async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
     """`provides`: whether the caller has agents and pools."""
-    tx, services, jobs = work.tx, _scope(work, "service"), _scope(work, "job")
+    tx, services, jobs = work.tx, work.scope("service"), work.scope("job")
     counts = await store.count_troubles_and_jobs(tx, services, jobs)
-    agents = await store.read_agents(tx, _scope(work, "agent"), MAX_AGENTS) if provides else []
+    agents = await store.read_agents(tx, work.scope("agent"), MAX_AGENTS) if provides else []
     counted = await store.count_living(tx, services)
     types = await SERVICE_TYPES.many(tx, {type_id for type_id, _, _ in counted})
-    pools = await read_usages(work, _scope(work, "service_pool"), MAX_POOLS) if provides else []
+    pools = await read_usages(work, work.scope("service_pool"), MAX_POOLS) if provides else []
     findings = [
         *_failed(await store.failed_services(tx, services, MAX_FINDINGS) if counts["failed"] else []),
         *_offline(agents),
         *_drifted(work, await store.drifted_services(tx, services, MAX_FINDINGS) if counts["drifted"] else []),
         *_stuck(work, counted, types),
-        *_orphans(await store.open_orphans(tx, _scope(work, "orphan"), MAX_FINDINGS) if provides else []),
+        *_orphans(await store.open_orphans(tx, work.scope("orphan"), MAX_FINDINGS) if provides else []),
         *(_full(pool) for pool in pools if pool.is_nearly_full),
     ]
     if work.required_caller.participant_id is None:
@@ -144,11 +143,7 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
 async def _count_agents(work: UnitOfWork, agents: Sequence[Row]) -> dict[str, int]:
     if len(agents) < MAX_AGENTS:
         return dict(Counter(row["status"] for row in agents))
-    return await count_by_status(work.tx, _scope(work, "agent"))
-
-
-def _scope(work: UnitOfWork, noun: str) -> Scope:
-    return owned_by(work.relation(noun, "read"), work.required_caller)
+    return await count_by_status(work.tx, work.scope("agent"))
 
 
 def _failed(rows: Sequence[Row]) -> list[AttentionFinding]:

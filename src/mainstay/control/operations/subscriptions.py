@@ -12,7 +12,6 @@ from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Shor
 from mainstay.control.operations.machinery.refusals import Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import subscriptions as store
-from mainstay.control.store.engine.paging import owned_by
 
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
@@ -63,5 +62,4 @@ async def acknowledge(work: UnitOfWork, wanted: Acknowledgement) -> Acknowledged
 
 async def events_after(work: UnitOfWork, sequence: int, limit: int) -> list[EventView]:
     """The events after this number that the caller may read."""
-    own = owned_by(work.relation("event", "read"), work.required_caller)
-    return await show_events(work, await store.events_after(work.tx, sequence, limit, own))
+    return await show_events(work, await store.events_after(work.tx, sequence, limit, work.scope("event")))

@@ -99,6 +99,10 @@ class UnitOfWork:
     def relation(self, noun: str, action: str) -> Relation:
         return relation_of(self.required_caller, noun, action)
 
+    def scope(self, noun: str) -> list[SqlCondition]:
+        """The condition for the rows of a noun that the caller may read, without those that are only offered to it."""
+        return owned_by(self.relation(noun, "read"), self.required_caller)
+
     async def find(self, table: Table[R], record_id: str, action: str = "read", *, lock: bool = False) -> R:
         """The row with this id. A row that the caller may not read is reported as not found."""
         return await self.admit(table, record_id, await table.find(self.tx, record_id.lower(), lock=lock), action)
