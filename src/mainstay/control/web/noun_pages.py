@@ -102,6 +102,17 @@ class Confirmation:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfirmedRequest:
+    """What the button of a confirmation sends to the API, and where the browser goes then."""
+
+    method: str
+    path: str
+    redirect: str
+    notice: str
+    body: object = None
+
+
+@dataclass(frozen=True, slots=True)
 class TableColumn:
     """`read` returns what the kind of cell shows: a text, a time, a number, a list of texts, (kind, word) of a state,
     or (address, text) of a link; None: an empty cell. An `action` is a link that is shown if the row may be changed."""
@@ -391,20 +402,42 @@ def show_confirmation(
     return PageAnswer("noun_confirm.html", values, status=status)
 
 
-async def send_confirmed(
-    call: PageCall, confirmation: Confirmation, method: str, path: str, done: PageAnswer, body: object = None
-) -> PageAnswer:
-    try:
-        await call.api(method, path, body)
-    except ApiRefusal as refusal:
-        if refusal.status not in (400, 403, 409):
-            raise
-        return show_confirmation(call, confirmation, refusal=str(refusal), status=refusal.status)
-    return done
+Act = Callable[[PageCall], Awaitable[PageAnswer]]
+
+
+def _form_pages(path: str, access: tuple[str, str], show: Act, send: Act) -> tuple[WebPage, WebPage]:
+    """A form is not shown to a token that may only read."""
+    return (
+        WebPage(method="GET", path=path, act=show, access=access, only_reads=False),
+        WebPage(method="POST", path=path, act=send, access=access),
+    )
+
+
+def confirmed_pages(
+    path: str,
+    access: tuple[str, str],
+    confirm: Callable[[PageCall], Awaitable[tuple[Confirmation, ConfirmedRequest]]],
+) -> tuple[WebPage, WebPage]:
+    """The page that asks, and the request of its button. A refusal is shown on the page."""
+
+    async def show(call: PageCall) -> PageAnswer:
+        return show_confirmation(call, (await confirm(call))[0])
+
+    async def send(call: PageCall) -> PageAnswer:
+        confirmation, request = await confirm(call)
+        try:
+            await call.api(request.method, request.path, request.body)
+        except ApiRefusal as refusal:
+            if refusal.status not in (400, 403, 409):
+                raise
+            return show_confirmation(call, confirmation, refusal=str(refusal), status=refusal.status)
+        return PageAnswer(redirect=request.redirect, notice=request.notice)
+
+    return _form_pages(path, access, show, send)
 
 
 def noun_pages(noun: NounPages) -> tuple[WebPage, ...]:
-    """The list and the forms of a noun. Forms are not shown to a token that may only read."""
+    """The list and the forms of a noun."""
     return (
         WebPage(
             method="GET",
@@ -415,17 +448,9 @@ def noun_pages(noun: NounPages) -> tuple[WebPage, ...]:
         ),
         *_form_pages(f"{noun.path}/new", (noun.noun, "write"), *_creation(noun)),
         *_form_pages(f"{noun.path}/{{id}}/edit", (noun.noun, noun.change), *_change(noun)),
-        *_form_pages(f"{noun.path}/{{id}}/delete", (noun.noun, "write"), *_deletion(noun)),
-    )
-
-
-Act = Callable[[PageCall], Awaitable[PageAnswer]]
-
-
-def _form_pages(path: str, access: tuple[str, str], show: Act, send: Act) -> tuple[WebPage, WebPage]:
-    return (
-        WebPage(method="GET", path=path, act=show, access=access, only_reads=False),
-        WebPage(method="POST", path=path, act=send, access=access),
+        *confirmed_pages(
+            f"{noun.path}/{{id}}/delete", (noun.noun, "write"), lambda call: _confirm_deletion(noun, call)
+        ),
     )
 
 
@@ -518,20 +543,10 @@ def _change(noun: NounPages) -> tuple[Act, Act]:
     return show, send
 
 
-def _deletion(noun: NounPages) -> tuple[Act, Act]:
-    async def confirmation(call: PageCall) -> tuple[Any, Confirmation]:
-        row = await _find_to_write(noun, call, "write")
-        title, button = f"{noun.delete_word} {noun.word} {row['name']}", f"{noun.delete_word} the {noun.word}"
-        return row, Confirmation(title, button, noun.effects(row), noun.crumbs(row))
-
-    async def show(call: PageCall) -> PageAnswer:
-        return show_confirmation(call, (await confirmation(call))[1])
-
-    async def send(call: PageCall) -> PageAnswer:
-        row, wanted = await confirmation(call)
-        target = noun.path if noun.home is None else noun.home(row)
-        notice = f"{noun.word.capitalize()} {row['name']} is {noun.delete_word.lower()}d"
-        done = PageAnswer(redirect=target, notice=notice)
-        return await send_confirmed(call, wanted, "DELETE", f"{noun.api}/{row['id']}", done)
-
-    return show, send
+async def _confirm_deletion(noun: NounPages, call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
+    row = await _find_to_write(noun, call, "write")
+    title, button = f"{noun.delete_word} {noun.word} {row['name']}", f"{noun.delete_word} the {noun.word}"
+    target = noun.path if noun.home is None else noun.home(row)
+    notice = f"{noun.word.capitalize()} {row['name']} is {noun.delete_word.lower()}d"
+    request = ConfirmedRequest("DELETE", f"{noun.api}/{row['id']}", target, notice)
+    return Confirmation(title, button, noun.effects(row), noun.crumbs(row)), request

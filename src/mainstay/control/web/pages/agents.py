@@ -12,13 +12,13 @@ from mainstay.control.web.contract import ApiRefusal, NavigationEntry, PageAnswe
 from mainstay.control.web.enrolment_commands import enroll_command, is_loopback_address
 from mainstay.control.web.noun_pages import (
     Confirmation,
+    ConfirmedRequest,
     NounField,
     NounForm,
+    confirmed_pages,
     may,
     reference_field,
-    send_confirmed,
     send_form,
-    show_confirmation,
     show_form,
     typed_link,
     typed_row,
@@ -177,7 +177,7 @@ async def _set_status(call: PageCall) -> PageAnswer:
     return PageAnswer(redirect=f"/agents/{agent['id']}", notice=f"Agent {agent['name']} {done}")
 
 
-async def _deletion(call: PageCall) -> tuple[Any, Confirmation]:
+async def _confirm_deletion(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
     agent = await _find(call)
     effects = [
         f"{agent['name']} and its tokens are deleted; its program can no longer connect.",
@@ -185,49 +185,35 @@ async def _deletion(call: PageCall) -> tuple[Any, Confirmation]:
         "Nothing is removed from its host.",
     ]
     crumbs = [*CRUMBS, (f"/agents/{agent['id']}", agent["name"])]
-    return agent, Confirmation(f"Delete agent {agent['name']}", "Delete the agent", effects, crumbs)
+    confirmation = Confirmation(f"Delete agent {agent['name']}", "Delete the agent", effects, crumbs)
+    notice = f"Agent {agent['name']} is deleted"
+    return confirmation, ConfirmedRequest("DELETE", f"{API}/{agent['id']}", "/agents", notice)
 
 
-async def _show_deletion(call: PageCall) -> PageAnswer:
-    return show_confirmation(call, (await _deletion(call))[1])
-
-
-async def _delete(call: PageCall) -> PageAnswer:
-    agent, wanted = await _deletion(call)
-    done = PageAnswer(redirect="/agents", notice=f"Agent {agent['name']} is deleted")
-    return await send_confirmed(call, wanted, "DELETE", f"{API}/{agent['id']}", done)
-
-
-async def _grant(call: PageCall) -> tuple[Any, list[str], Confirmation]:
+async def _confirm_grant(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
     """The change of the providers that may serve others: added if missing, removed if there."""
     agent = await _find(call)
     agent_type = await call.api("GET", f"/api/v1/agent-types/{agent['agentTypeId']}")
     provider, kind = agent["participant"]["name"], agent_type["name"]
-    crumbs = [*CRUMBS, (f"/agents/{agent['id']}", agent["name"])]
+    page = f"/agents/{agent['id']}"
+    crumbs = [*CRUMBS, (page, agent["name"])]
     others = [each for each in agent_type["providerIds"] if each != agent["providerId"]]
     if len(others) < len(agent_type["providerIds"]):
         effects = [
             f"All agents of {provider} of the type {kind} get no new orders of other participants.",
             "Services that live on them stay.",
         ]
-        return agent, others, Confirmation(f"Withdraw the grant of {provider}", "Withdraw the grant", effects, crumbs)
-    effects = [
-        f"All agents of {provider} of the type {kind}, also later ones, may take orders of every participant.",
-        "They see the properties and the secrets of what they serve.",
-    ]
-    wanted = Confirmation(f"Let {provider} serve other participants", "Grant it", effects, crumbs)
-    return agent, [*others, agent["providerId"]], wanted
-
-
-async def _show_grant(call: PageCall) -> PageAnswer:
-    return show_confirmation(call, (await _grant(call))[2])
-
-
-async def _set_grant(call: PageCall) -> PageAnswer:
-    agent, provider_ids, wanted = await _grant(call)
-    done = PageAnswer(redirect=f"/agents/{agent['id']}", notice=f"{wanted.title}: done")
-    path = f"/api/v1/agent-types/{agent['agentTypeId']}"
-    return await send_confirmed(call, wanted, "PATCH", path, done, {"providerIds": provider_ids})
+        wanted = Confirmation(f"Withdraw the grant of {provider}", "Withdraw the grant", effects, crumbs)
+        body = {"providerIds": others}
+    else:
+        effects = [
+            f"All agents of {provider} of the type {kind}, also later ones, may take orders of every participant.",
+            "They see the properties and the secrets of what they serve.",
+        ]
+        wanted = Confirmation(f"Let {provider} serve other participants", "Grant it", effects, crumbs)
+        body = {"providerIds": [*others, agent["providerId"]]}
+    path = f"/api/v1/agent-types/{agent_type['id']}"
+    return wanted, ConfirmedRequest("PATCH", path, page, f"{wanted.title}: done", body)
 
 
 async def _enrolment_page(call: PageCall, code: Any = None) -> PageAnswer:
@@ -285,7 +271,6 @@ async def _change_install(call: PageCall) -> PageAnswer:
 
 
 WRITE = ("agent", "write")
-GRANT_ACCESS = ("agent_type", "write")
 PAGES = (
     WebPage(
         method="GET",
@@ -300,10 +285,8 @@ PAGES = (
     WebPage(method="GET", path="/agents/{id}/edit", act=_show_change, access=WRITE, only_reads=False),
     WebPage(method="POST", path="/agents/{id}/edit", act=_change, access=WRITE),
     WebPage(method="POST", path="/agents/{id}/status", act=_set_status, access=WRITE),
-    WebPage(method="GET", path="/agents/{id}/delete", act=_show_deletion, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/agents/{id}/delete", act=_delete, access=WRITE),
-    WebPage(method="GET", path="/agents/{id}/grant", act=_show_grant, access=GRANT_ACCESS, only_reads=False),
-    WebPage(method="POST", path="/agents/{id}/grant", act=_set_grant, access=GRANT_ACCESS),
+    *confirmed_pages("/agents/{id}/delete", WRITE, _confirm_deletion),
+    *confirmed_pages("/agents/{id}/grant", ("agent_type", "write"), _confirm_grant),
     WebPage(method="GET", path="/agents/{id}/enrolment", act=_show_enrolment, access=WRITE, only_reads=False),
     WebPage(method="POST", path="/agents/{id}/enrolment", act=_enroll, access=WRITE),
     WebPage(method="GET", path="/agents/{id}/install-command", act=_show_install, access=WRITE, only_reads=False),

@@ -8,7 +8,7 @@ from typing import Any
 from mainstay.control.operations import blueprints as operations
 from mainstay.control.operations.machinery.bundles import open_bundle
 from mainstay.control.web.contract import ApiRefusal, NavigationEntry, PageAnswer, PageCall, WebPage
-from mainstay.control.web.noun_pages import Confirmation, may, send_confirmed, show_confirmation
+from mainstay.control.web.noun_pages import Confirmation, ConfirmedRequest, confirmed_pages, may
 
 API = "/api/v1/blueprints"
 PAGE_SIZE = "50"
@@ -75,7 +75,7 @@ def _read_files(content: bytes) -> list[dict[str, Any]]:
     return files
 
 
-async def _removal(call: PageCall) -> tuple[str, Confirmation]:
+async def _confirm_deletion(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
     digest = call.path["digest"]
     found = await call.api("GET", API, query=[("digest", digest)])
     if not found["items"]:
@@ -84,20 +84,10 @@ async def _removal(call: PageCall) -> tuple[str, Confirmation]:
     name = f"{version['name']} {version['version']}"
     effects = [f"Blueprint {name} can no longer be chosen or downloaded.", "Nothing changes on hosts."]
     crumbs = [("/blueprints", "Blueprints"), (f"/blueprints?digest={digest}", name)]
-    return name, Confirmation(f"Delete {name}", "Delete the version", effects, crumbs)
+    request = ConfirmedRequest("DELETE", f"{API}/{digest}", "/blueprints", f"Blueprint {name} is deleted")
+    return Confirmation(f"Delete {name}", "Delete the version", effects, crumbs), request
 
 
-async def _show_removal(call: PageCall) -> PageAnswer:
-    return show_confirmation(call, (await _removal(call))[1])
-
-
-async def _remove(call: PageCall) -> PageAnswer:
-    name, wanted = await _removal(call)
-    done = PageAnswer(redirect="/blueprints", notice=f"Blueprint {name} is deleted")
-    return await send_confirmed(call, wanted, "DELETE", f"{API}/{call.path['digest']}", done)
-
-
-WRITE = ("blueprint", "write")
 PAGES = (
     WebPage(
         method="GET",
@@ -106,6 +96,5 @@ PAGES = (
         access=("blueprint", "list"),
         navigation=NavigationEntry("Blueprints", "i-copy", 3, "Catalogue", "admin"),
     ),
-    WebPage(method="GET", path="/blueprints/{digest}/delete", act=_show_removal, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/blueprints/{digest}/delete", act=_remove, access=WRITE),
+    *confirmed_pages("/blueprints/{digest}/delete", ("blueprint", "write"), _confirm_deletion),
 )

@@ -10,15 +10,15 @@ from mainstay.control.web.contract import PageAnswer, PageCall, WebPage
 from mainstay.control.web.drawings.pool_cells import MAX_CELLS
 from mainstay.control.web.noun_pages import (
     Confirmation,
+    ConfirmedRequest,
     NounField,
     NounPages,
     Row,
     TableColumn,
+    confirmed_pages,
     may_row,
     noun_pages,
     reference_field,
-    send_confirmed,
-    show_confirmation,
 )
 from mainstay.control.web.views.pools import AddedValues, HeldValue, add_values, list_cells, picture_of, value_text
 
@@ -81,21 +81,13 @@ async def _add(call: PageCall) -> PageAnswer:
     )
 
 
-async def _removal(call: PageCall) -> tuple[Any, Confirmation]:
+async def _confirm_removal(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
     value = await call.api("GET", f"{VALUES}/{call.path['id']}")
     effects = [f"{value['name']} leaves its pool. While an agent has it, this is refused."]
-    crumbs = [("/config-pools", "Config pools"), (f"/config-pools/{value['configPoolId']}", "Pool")]
-    return value, Confirmation(f"Remove {value['name']}", "Remove the value", effects, crumbs)
-
-
-async def _show_removal(call: PageCall) -> PageAnswer:
-    return show_confirmation(call, (await _removal(call))[1])
-
-
-async def _remove(call: PageCall) -> PageAnswer:
-    value, wanted = await _removal(call)
-    done = PageAnswer(redirect=f"/config-pools/{value['configPoolId']}", notice=f"{value['name']} is removed")
-    return await send_confirmed(call, wanted, "DELETE", f"{VALUES}/{value['id']}", done)
+    page = f"/config-pools/{value['configPoolId']}"
+    crumbs = [("/config-pools", "Config pools"), (page, "Pool")]
+    request = ConfirmedRequest("DELETE", f"{VALUES}/{value['id']}", page, f"{value['name']} is removed")
+    return Confirmation(f"Remove {value['name']}", "Remove the value", effects, crumbs), request
 
 
 async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
@@ -149,6 +141,5 @@ PAGES = (
     ),
     WebPage(method="GET", path="/config-pools/{id}", act=_show, access=("config_pool", "read")),
     WebPage(method="POST", path="/config-pools/{id}", act=_add, access=WRITE),
-    WebPage(method="GET", path="/config-pool-values/{id}/delete", act=_show_removal, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/config-pool-values/{id}/delete", act=_remove, access=WRITE),
+    *confirmed_pages("/config-pool-values/{id}/delete", WRITE, _confirm_removal),
 )

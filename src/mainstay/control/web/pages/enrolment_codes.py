@@ -11,13 +11,13 @@ from mainstay.control.web.contract import PageAnswer, PageCall, WebPage
 from mainstay.control.web.enrolment_commands import enroll_command, is_loopback_address
 from mainstay.control.web.noun_pages import (
     Confirmation,
+    ConfirmedRequest,
     NounField,
     NounForm,
+    confirmed_pages,
     may,
     reference_field,
-    send_confirmed,
     send_form,
-    show_confirmation,
     show_form,
     typed_link,
 )
@@ -120,23 +120,15 @@ async def _create(call: PageCall) -> PageAnswer:
     return await send_form(call, await _new_form(call), "POST", API, done)
 
 
-async def _revocation(call: PageCall) -> tuple[Any, Confirmation]:
+async def _confirm_revocation(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
     code = await call.api("GET", f"{API}/{call.path['id']}")
     effects = [
         f"The code has {code['usesLeft']} of {code['count']} places left; further hosts are refused.",
         "Agents that it enrolled stay.",
     ]
-    return code, Confirmation("Revoke the enrollment code", "Revoke the code", effects, CRUMBS)
-
-
-async def _show_revocation(call: PageCall) -> PageAnswer:
-    return show_confirmation(call, (await _revocation(call))[1])
-
-
-async def _revoke(call: PageCall) -> PageAnswer:
-    code, wanted = await _revocation(call)
-    done = PageAnswer(redirect="/enrolment-codes", notice="The enrollment code is revoked")
-    return await send_confirmed(call, wanted, "DELETE", f"{API}/{code['id']}", done)
+    notice = "The enrollment code is revoked"
+    request = ConfirmedRequest("DELETE", f"{API}/{code['id']}", "/enrolment-codes", notice)
+    return Confirmation("Revoke the enrollment code", "Revoke the code", effects, CRUMBS), request
 
 
 WRITE = ("enrolment_code", "write")
@@ -144,6 +136,5 @@ PAGES = (
     WebPage(method="GET", path="/enrolment-codes", act=_list, access=("enrolment_code", "read")),
     WebPage(method="GET", path="/enrolment-codes/new", act=_show_new, access=WRITE, only_reads=False),
     WebPage(method="POST", path="/enrolment-codes/new", act=_create, access=WRITE),
-    WebPage(method="GET", path="/enrolment-codes/{id}/delete", act=_show_revocation, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/enrolment-codes/{id}/delete", act=_revoke, access=WRITE),
+    *confirmed_pages("/enrolment-codes/{id}/delete", WRITE, _confirm_revocation),
 )

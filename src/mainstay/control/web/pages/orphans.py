@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
-from mainstay.control.web.noun_pages import Confirmation, may, send_confirmed, show_confirmation
+from mainstay.control.web.noun_pages import Confirmation, ConfirmedRequest, confirmed_pages, may
 
 API = "/api/v1/orphans"
 PAGE_SIZE = "50"
@@ -62,7 +62,7 @@ async def _show(call: PageCall) -> PageAnswer:
     return PageAnswer("orphan.html", values)
 
 
-async def _forgetting(call: PageCall) -> tuple[Any, Confirmation]:
+async def _confirm_forgetting(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
     orphan = await _find(call)
     effects = [
         f"The agent no longer owes the clean-up of {orphan['serviceName']}.",
@@ -70,23 +70,13 @@ async def _forgetting(call: PageCall) -> tuple[Any, Confirmation]:
         "Its pool values, instance id and secrets are released; another service may get the same address or port.",
     ]
     crumbs = [*CRUMBS, (f"/orphans/{orphan['id']}", orphan["serviceName"])]
-    return orphan, Confirmation(f"Forget {orphan['serviceName']}", "Forget the orphan", effects, crumbs)
+    notice = f"Orphan {orphan['serviceName']} is forgotten"
+    request = ConfirmedRequest("POST", f"{API}/{orphan['id']}/forget", "/orphans", notice)
+    return Confirmation(f"Forget {orphan['serviceName']}", "Forget the orphan", effects, crumbs), request
 
 
-async def _show_forgetting(call: PageCall) -> PageAnswer:
-    return show_confirmation(call, (await _forgetting(call))[1])
-
-
-async def _forget(call: PageCall) -> PageAnswer:
-    orphan, wanted = await _forgetting(call)
-    done = PageAnswer(redirect="/orphans", notice=f"Orphan {orphan['serviceName']} is forgotten")
-    return await send_confirmed(call, wanted, "POST", f"{API}/{orphan['id']}/forget", done)
-
-
-FORGET = ("orphan", "forget")
 PAGES = (
     WebPage(method="GET", path="/orphans", act=_list, access=("orphan", "read")),
     WebPage(method="GET", path="/orphans/{id}", act=_show, access=("orphan", "read")),
-    WebPage(method="GET", path="/orphans/{id}/forget", act=_show_forgetting, access=FORGET, only_reads=False),
-    WebPage(method="POST", path="/orphans/{id}/forget", act=_forget, access=FORGET),
+    *confirmed_pages("/orphans/{id}/forget", ("orphan", "forget"), _confirm_forgetting),
 )

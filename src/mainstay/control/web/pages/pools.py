@@ -10,15 +10,15 @@ from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall,
 from mainstay.control.web.drawings.pool_cells import MAX_CELLS
 from mainstay.control.web.noun_pages import (
     Confirmation,
+    ConfirmedRequest,
     NounField,
     NounPages,
     Row,
+    confirmed_pages,
     may,
     may_row,
     noun_pages,
     reference_field,
-    send_confirmed,
-    show_confirmation,
 )
 from mainstay.control.web.views.pools import (
     AddedValues,
@@ -147,22 +147,14 @@ async def _add(call: PageCall) -> PageAnswer:
     return PageAnswer(redirect=f"/pools/{pool['id']}", notice=notice)
 
 
-async def _removal(call: PageCall) -> tuple[Any, Confirmation]:
+async def _confirm_removal(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
     value = await call.api("GET", f"{VALUES}/{call.path['id']}")
     pool = value["servicePool"]
     effects = [f"{value['name']} leaves the pool {pool['name']}. While a service has it, this is refused."]
-    crumbs = [("/pools", "Pools"), (f"/pools/{pool['id']}", pool["name"])]
-    return value, Confirmation(f"Remove {value['name']}", "Remove the value", effects, crumbs)
-
-
-async def _show_removal(call: PageCall) -> PageAnswer:
-    return show_confirmation(call, (await _removal(call))[1])
-
-
-async def _remove(call: PageCall) -> PageAnswer:
-    value, wanted = await _removal(call)
-    done = PageAnswer(redirect=f"/pools/{value['servicePoolId']}", notice=f"{value['name']} is removed")
-    return await send_confirmed(call, wanted, "DELETE", f"{VALUES}/{value['id']}", done)
+    page = f"/pools/{pool['id']}"
+    crumbs = [("/pools", "Pools"), (page, pool["name"])]
+    request = ConfirmedRequest("DELETE", f"{VALUES}/{value['id']}", page, f"{value['name']} is removed")
+    return Confirmation(f"Remove {value['name']}", "Remove the value", effects, crumbs), request
 
 
 async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
@@ -211,6 +203,5 @@ PAGES = (
     ),
     WebPage(method="GET", path="/pools/{id}", act=_show, access=("service_pool", "read")),
     WebPage(method="POST", path="/pools/{id}", act=_add, access=WRITE),
-    WebPage(method="GET", path="/pool-values/{id}/delete", act=_show_removal, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/pool-values/{id}/delete", act=_remove, access=WRITE),
+    *confirmed_pages("/pool-values/{id}/delete", WRITE, _confirm_removal),
 )

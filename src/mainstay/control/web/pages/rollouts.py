@@ -10,13 +10,13 @@ from mainstay.control.store.rollouts import WaveCount, count_waves, last_wave
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
 from mainstay.control.web.noun_pages import (
     Confirmation,
+    ConfirmedRequest,
     NounField,
     NounForm,
+    confirmed_pages,
     may,
     reference_field,
-    send_confirmed,
     send_form,
-    show_confirmation,
     show_form,
     typed_link,
 )
@@ -164,28 +164,17 @@ async def _send_form(call: PageCall) -> PageAnswer:
     return await send_form(call, await _form(call), "POST", API, done)
 
 
-async def _confirmation(call: PageCall, verb: RolloutVerb) -> tuple[str, Confirmation]:
+async def _confirm(call: PageCall, verb: RolloutVerb) -> tuple[Confirmation, ConfirmedRequest]:
     rollout = await call.api("GET", f"{API}/{call.path['id']}")
     button, effects = VERBS[verb]
     page = f"/rollouts/{rollout['id']}"
     named = f"{rollout['action']} of {rollout['serviceType']['name']}"
-    return page, Confirmation(f"{button}: {named}", button, effects, [*CRUMBS, (page, named)])
+    request = ConfirmedRequest("POST", f"{API}/{rollout['id']}/{verb}", page, f"{verb.capitalize()} is done")
+    return Confirmation(f"{button}: {named}", button, effects, [*CRUMBS, (page, named)]), request
 
 
 def _verb_pages(verb: RolloutVerb) -> tuple[WebPage, WebPage]:
-    async def show(call: PageCall) -> PageAnswer:
-        return show_confirmation(call, (await _confirmation(call, verb))[1])
-
-    async def send(call: PageCall) -> PageAnswer:
-        page, wanted = await _confirmation(call, verb)
-        done = PageAnswer(redirect=page, notice=f"{verb.capitalize()} is done")
-        return await send_confirmed(call, wanted, "POST", f"{API}/{call.path['id']}/{verb}", done)
-
-    path = f"/rollouts/{{id}}/{verb}"
-    return (
-        WebPage(method="GET", path=path, act=show, access=WRITE, only_reads=False),
-        WebPage(method="POST", path=path, act=send, access=WRITE),
-    )
+    return confirmed_pages(f"/rollouts/{{id}}/{verb}", WRITE, lambda call: _confirm(call, verb))
 
 
 PAGES = (
