@@ -83,7 +83,7 @@ class NounForm:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     delete_href: str = ""
     delete_word: str = "Delete"
-    # Ticks that are no members of the body.
+    # Ticks that are parameters of the query instead of members of the body.
     options: Sequence[NounField] = ()
     # (field, message) of each fault that the API would report without naming a field of the form.
     check: Callable[[Mapping[str, Any]], list[tuple[str, str]]] = lambda _body: []
@@ -220,7 +220,7 @@ async def reference_field(
     return NounField(name, label, "choice", required=required, choices=rows, creation=creation)
 
 
-def typed_row(fields: Sequence[NounField], row: Row) -> Typed:
+def _typed_row(fields: Sequence[NounField], row: Row) -> Typed:
     """A stored row as the texts of a form."""
     return {each.name: _typed_value(each, row.get(each.name)) for each in fields}
 
@@ -335,7 +335,7 @@ def _located(fields: Sequence[NounField], faults: Sequence[tuple[str, str]]) -> 
     return found
 
 
-def show_form(
+def _show_form(
     call: PageCall,
     form: NounForm,
     typed: Typed,
@@ -348,15 +348,14 @@ def show_form(
     return PageAnswer("noun_form.html", {**values, "action": call.url}, status=status)
 
 
-async def send_form(
+async def _send_form(
     call: PageCall,
     form: NounForm,
     method: str,
     path: str,
-    done: Callable[[Any], PageAnswer],
+    done: Callable[[PageCall, Any], PageAnswer],
     *,
     stored: Typed | None = None,
-    query: Sequence[tuple[str, str]] = (),
 ) -> PageAnswer:
     """Sends what was typed to the API; of a stored row, what differs. A refusal shows the form again, as typed."""
     typed = _typed_form(call, form.fields)
@@ -366,13 +365,14 @@ async def send_form(
     if stored is not None:
         unreadable += [(each.name, IRREMOVABLE) for each in changed if _cannot_be_sent(each, typed, body)]
     if faults := [*unreadable, *form.check(body)]:
-        return show_form(call, form, typed, faults=faults, status=400)
+        return _show_form(call, form, typed, faults=faults, status=400)
+    query = [(each.name, "true") for each in form.options if call.posted(each.name) == "true"]
     try:
         answer = await call.api(method, path, {**form.prepare(body), **form.fixed}, query=query)
     except ApiRefusal as refusal:
         if refusal.status in (401, 404, 429) or refusal.status >= 500:
             raise
-        return show_form(
+        return _show_form(
             call,
             form,
             typed,
@@ -380,7 +380,7 @@ async def send_form(
             refusal="" if refusal.faults else str(refusal),
             status=refusal.status,
         )
-    return done(answer)
+    return done(call, answer)
 
 
 def _is_same(stored: str | list[str], typed: str | list[str]) -> bool:
@@ -413,6 +413,50 @@ def _form_pages(path: str, access: tuple[str, str], show: Act, send: Act) -> tup
     )
 
 
+def creation_pages(
+    path: str,
+    access: tuple[str, str],
+    make_form: Callable[[PageCall], Awaitable[NounForm]],
+    api: str,
+    done: Callable[[PageCall, Any], PageAnswer],
+) -> tuple[WebPage, WebPage]:
+    """The form of a new row, and what its button does. `done` gets the answer of the API."""
+
+    async def show(call: PageCall) -> PageAnswer:
+        form = await make_form(call)
+        # A link may fill in fields.
+        typed: Typed = {
+            each.name: [] if each.kind == "choices" else call.asked(each.name, each.default) for each in form.fields
+        }
+        return _show_form(call, form, typed)
+
+    async def send(call: PageCall) -> PageAnswer:
+        return await _send_form(call, await make_form(call), "POST", api, done)
+
+    return _form_pages(path, access, show, send)
+
+
+def change_pages(
+    path: str,
+    access: tuple[str, str],
+    make_form: Callable[[PageCall], Awaitable[tuple[Row, NounForm]]],
+    api: str,
+    done: Callable[[PageCall, Any], PageAnswer],
+) -> tuple[WebPage, WebPage]:
+    """The form of a stored row, and what its button does. `done` gets the changed row."""
+
+    async def show(call: PageCall) -> PageAnswer:
+        row, form = await make_form(call)
+        return _show_form(call, form, _typed_row(form.fields, row))
+
+    async def send(call: PageCall) -> PageAnswer:
+        row, form = await make_form(call)
+        stored = _typed_row(form.fields, row)
+        return await _send_form(call, form, "PATCH", f"{api}/{row['id']}", done, stored=stored)
+
+    return _form_pages(path, access, show, send)
+
+
 def confirmed_pages(
     path: str,
     access: tuple[str, str],
@@ -438,6 +482,13 @@ def confirmed_pages(
 
 def noun_pages(noun: NounPages) -> tuple[WebPage, ...]:
     """The list and the forms of a noun."""
+
+    def done(word: str) -> Callable[[PageCall, Row], PageAnswer]:
+        return lambda _call, row: PageAnswer(
+            redirect=noun.target(row), notice=f"{noun.word.capitalize()} {row['name']} is {word}"
+        )
+
+    write = (noun.noun, "write")
     return (
         WebPage(
             method="GET",
@@ -446,11 +497,15 @@ def noun_pages(noun: NounPages) -> tuple[WebPage, ...]:
             access=(noun.noun, "read"),
             navigation=noun.navigation,
         ),
-        *_form_pages(f"{noun.path}/new", (noun.noun, "write"), *_creation(noun)),
-        *_form_pages(f"{noun.path}/{{id}}/edit", (noun.noun, noun.change), *_change(noun)),
-        *confirmed_pages(
-            f"{noun.path}/{{id}}/delete", (noun.noun, "write"), lambda call: _confirm_deletion(noun, call)
+        *creation_pages(f"{noun.path}/new", write, lambda call: _new_form(noun, call), noun.api, done("created")),
+        *change_pages(
+            f"{noun.path}/{{id}}/edit",
+            (noun.noun, noun.change),
+            lambda call: _change_form(noun, call),
+            noun.api,
+            done("saved"),
         ),
+        *confirmed_pages(f"{noun.path}/{{id}}/delete", write, lambda call: _confirm_deletion(noun, call)),
     )
 
 
@@ -480,29 +535,10 @@ def _shown_row(noun: NounPages, call: PageCall, row: Row) -> dict[str, Any]:
     return {"href": href, "cells": cells}
 
 
-def _creation(noun: NounPages) -> tuple[Act, Act]:
-    async def form(call: PageCall) -> NounForm:
-        fields = await noun.fields(call, None)
-        title, button = f"New {noun.word}", f"Create the {noun.word}"
-        return NounForm(title, button, fields, noun.crumbs(), noun.new_explanation, fixed=noun.fixed(call))
-
-    async def show(call: PageCall) -> PageAnswer:
-        wanted = await form(call)
-        return show_form(call, wanted, typed_link(call, wanted.fields))
-
-    async def send(call: PageCall) -> PageAnswer:
-        def done(row: Any) -> PageAnswer:
-            notice = f"{noun.word.capitalize()} {row['name']} is created"
-            return PageAnswer(redirect=noun.target(row), notice=notice)
-
-        return await send_form(call, await form(call), "POST", noun.api, done)
-
-    return show, send
-
-
-def typed_link(call: PageCall, fields: Sequence[NounField]) -> Typed:
-    """A new form: a link may fill in its fields."""
-    return {each.name: [] if each.kind == "choices" else call.asked(each.name, each.default) for each in fields}
+async def _new_form(noun: NounPages, call: PageCall) -> NounForm:
+    fields = await noun.fields(call, None)
+    title, button = f"New {noun.word}", f"Create the {noun.word}"
+    return NounForm(title, button, fields, noun.crumbs(), noun.new_explanation, fixed=noun.fixed(call))
 
 
 async def _find_to_write(noun: NounPages, call: PageCall, action: str) -> Any:
@@ -512,35 +548,18 @@ async def _find_to_write(noun: NounPages, call: PageCall, action: str) -> Any:
     return row
 
 
-def _change(noun: NounPages) -> tuple[Act, Act]:
-    async def form(call: PageCall) -> tuple[Any, NounForm]:
-        row = await _find_to_write(noun, call, noun.change)
-        deletion = f"{noun.path}/{row['id']}/delete" if may_row(call, noun.noun, row) else ""
-        fields = await noun.fields(call, row)
-        return row, NounForm(
-            f"Change {row['name']}",
-            "Save",
-            fields,
-            noun.crumbs(row),
-            delete_href=deletion,
-            delete_word=noun.delete_word,
-        )
-
-    async def show(call: PageCall) -> PageAnswer:
-        row, wanted = await form(call)
-        return show_form(call, wanted, typed_row(wanted.fields, row))
-
-    async def send(call: PageCall) -> PageAnswer:
-        row, wanted = await form(call)
-
-        def done(changed: Any) -> PageAnswer:
-            notice = f"{noun.word.capitalize()} {changed['name']} is saved"
-            return PageAnswer(redirect=noun.target(row), notice=notice)
-
-        stored = typed_row(wanted.fields, row)
-        return await send_form(call, wanted, "PATCH", f"{noun.api}/{row['id']}", done, stored=stored)
-
-    return show, send
+async def _change_form(noun: NounPages, call: PageCall) -> tuple[Row, NounForm]:
+    row = await _find_to_write(noun, call, noun.change)
+    deletion = f"{noun.path}/{row['id']}/delete" if may_row(call, noun.noun, row) else ""
+    fields = await noun.fields(call, row)
+    return row, NounForm(
+        f"Change {row['name']}",
+        "Save",
+        fields,
+        noun.crumbs(row),
+        delete_href=deletion,
+        delete_word=noun.delete_word,
+    )
 
 
 async def _confirm_deletion(noun: NounPages, call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:

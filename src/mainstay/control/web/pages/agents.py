@@ -15,13 +15,12 @@ from mainstay.control.web.noun_pages import (
     ConfirmedRequest,
     NounField,
     NounForm,
+    Row,
+    change_pages,
     confirmed_pages,
+    creation_pages,
     may,
     reference_field,
-    send_form,
-    show_form,
-    typed_link,
-    typed_row,
 )
 from mainstay.foundation.numbers import parse_count
 
@@ -134,37 +133,19 @@ async def _new_form(call: PageCall) -> NounForm:
     )
 
 
-async def _show_new(call: PageCall) -> PageAnswer:
-    form = await _new_form(call)
-    return show_form(call, form, typed_link(call, form.fields))
+def _added(_call: PageCall, agent: Row) -> PageAnswer:
+    return PageAnswer(redirect=f"/agents/{agent['id']}/enrolment", notice=f"Agent {agent['name']} is added")
 
 
-async def _create(call: PageCall) -> PageAnswer:
-    def done(agent: Any) -> PageAnswer:
-        return PageAnswer(redirect=f"/agents/{agent['id']}/enrolment", notice=f"Agent {agent['name']} is added")
-
-    return await send_form(call, await _new_form(call), "POST", API, done)
-
-
-async def _change_form(call: PageCall) -> tuple[Any, NounForm]:
+async def _change_form(call: PageCall) -> tuple[Row, NounForm]:
     agent = await _find(call)
     fields = [NAME, TAGS, await _pool_set_field(call, agent["providerId"]), CONFIGURATION]
     crumbs = [*CRUMBS, (f"/agents/{agent['id']}", agent["name"])]
     return agent, NounForm(f"Change {agent['name']}", "Save", fields, crumbs)
 
 
-async def _show_change(call: PageCall) -> PageAnswer:
-    agent, form = await _change_form(call)
-    return show_form(call, form, typed_row(form.fields, agent))
-
-
-async def _change(call: PageCall) -> PageAnswer:
-    agent, form = await _change_form(call)
-
-    def done(changed: Any) -> PageAnswer:
-        return PageAnswer(redirect=f"/agents/{agent['id']}", notice=f"Agent {changed['name']} is saved")
-
-    return await send_form(call, form, "PATCH", f"{API}/{agent['id']}", done, stored=typed_row(form.fields, agent))
+def _changed(_call: PageCall, agent: Row) -> PageAnswer:
+    return PageAnswer(redirect=f"/agents/{agent['id']}", notice=f"Agent {agent['name']} is saved")
 
 
 async def _set_status(call: PageCall) -> PageAnswer:
@@ -280,10 +261,8 @@ PAGES = (
         navigation=NavigationEntry("Agents", "i-agent", 1, "Estate", "provider"),
     ),
     WebPage(method="GET", path="/agents/{id}", act=_show, access=("agent", "read")),
-    WebPage(method="GET", path="/agents/new", act=_show_new, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/agents/new", act=_create, access=WRITE),
-    WebPage(method="GET", path="/agents/{id}/edit", act=_show_change, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/agents/{id}/edit", act=_change, access=WRITE),
+    *creation_pages("/agents/new", WRITE, _new_form, API, _added),
+    *change_pages("/agents/{id}/edit", WRITE, _change_form, API, _changed),
     WebPage(method="POST", path="/agents/{id}/status", act=_set_status, access=WRITE),
     *confirmed_pages("/agents/{id}/delete", WRITE, _confirm_deletion),
     *confirmed_pages("/agents/{id}/grant", ("agent_type", "write"), _confirm_grant),

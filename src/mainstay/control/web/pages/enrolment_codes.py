@@ -15,11 +15,9 @@ from mainstay.control.web.noun_pages import (
     NounField,
     NounForm,
     confirmed_pages,
+    creation_pages,
     may,
     reference_field,
-    send_form,
-    show_form,
-    typed_link,
 )
 
 API = "/api/v1/enrolment-codes"
@@ -103,21 +101,13 @@ async def _new_form(call: PageCall) -> NounForm:
     )
 
 
-async def _show_new(call: PageCall) -> PageAnswer:
-    form = await _new_form(call)
-    return show_form(call, form, typed_link(call, form.fields))
-
-
-async def _create(call: PageCall) -> PageAnswer:
-    def done(code: Any) -> PageAnswer:
-        values = {
-            "code": code,
-            "command": enroll_command(base_url(call.call), code["code"]),
-            "is_loopback": is_loopback_address(base_url(call.call)),
-        }
-        return PageAnswer("enrolment_code.html", values)
-
-    return await send_form(call, await _new_form(call), "POST", API, done)
+def _created(call: PageCall, code: Any) -> PageAnswer:
+    values = {
+        "code": code,
+        "command": enroll_command(base_url(call.call), code["code"]),
+        "is_loopback": is_loopback_address(base_url(call.call)),
+    }
+    return PageAnswer("enrolment_code.html", values)
 
 
 async def _confirm_revocation(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
@@ -134,7 +124,6 @@ async def _confirm_revocation(call: PageCall) -> tuple[Confirmation, ConfirmedRe
 WRITE = ("enrolment_code", "write")
 PAGES = (
     WebPage(method="GET", path="/enrolment-codes", act=_list, access=("enrolment_code", "read")),
-    WebPage(method="GET", path="/enrolment-codes/new", act=_show_new, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/enrolment-codes/new", act=_create, access=WRITE),
+    *creation_pages("/enrolment-codes/new", WRITE, _new_form, API, _created),
     *confirmed_pages("/enrolment-codes/{id}/delete", WRITE, _confirm_revocation),
 )

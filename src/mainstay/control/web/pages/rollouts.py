@@ -14,11 +14,9 @@ from mainstay.control.web.noun_pages import (
     NounField,
     NounForm,
     confirmed_pages,
+    creation_pages,
     may,
     reference_field,
-    send_form,
-    show_form,
-    typed_link,
 )
 
 API = "/api/v1/rollouts"
@@ -110,7 +108,7 @@ def _is_possible(verb: RolloutVerb, rollout: Any) -> bool:
     return True
 
 
-async def _form(call: PageCall) -> NounForm:
+async def _new_form(call: PageCall) -> NounForm:
     kinds = await reference_field(call, "serviceTypeId", "Service type", "/api/v1/service-types", required=True)
     fields = [
         kinds,
@@ -152,16 +150,8 @@ async def _form(call: PageCall) -> NounForm:
     return NounForm("New roll-out", "Start the roll-out", fields, CRUMBS, explanation)
 
 
-async def _show_form(call: PageCall) -> PageAnswer:
-    form = await _form(call)
-    return show_form(call, form, typed_link(call, form.fields))
-
-
-async def _send_form(call: PageCall) -> PageAnswer:
-    def done(row: Any) -> PageAnswer:
-        return PageAnswer(redirect=f"/rollouts/{row['id']}", notice="The roll-out is created")
-
-    return await send_form(call, await _form(call), "POST", API, done)
+def _created(_call: PageCall, rollout: Any) -> PageAnswer:
+    return PageAnswer(redirect=f"/rollouts/{rollout['id']}", notice="The roll-out is created")
 
 
 async def _confirm(call: PageCall, verb: RolloutVerb) -> tuple[Confirmation, ConfirmedRequest]:
@@ -185,8 +175,7 @@ PAGES = (
         access=READ,
         navigation=NavigationEntry("Roll-outs", "i-right", 9, "Estate", "admin"),
     ),
-    WebPage(method="GET", path="/rollouts/new", act=_show_form, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/rollouts/new", act=_send_form, access=WRITE),
+    *creation_pages("/rollouts/new", WRITE, _new_form, API, _created),
     WebPage(method="GET", path="/rollouts/{id}", act=_show, access=READ),
     *(page for verb in VERBS for page in _verb_pages(verb)),
 )

@@ -25,12 +25,10 @@ from mainstay.control.web.noun_pages import (
     NounPages,
     Row,
     TableColumn,
+    change_pages,
     may,
     noun_pages,
     read_document,
-    send_form,
-    show_form,
-    typed_row,
 )
 from mainstay.control.web.views.schema_rows import schema_rows, schema_rules
 
@@ -189,7 +187,7 @@ async def _new_fields(_call: PageCall, _row: Row | None) -> list[NounField]:
     return [NAME, SCHEMA, LIFECYCLE]
 
 
-async def _change_form(call: PageCall) -> tuple[Any, NounForm]:
+async def _change_form(call: PageCall) -> tuple[Row, NounForm]:
     row = await call.api("GET", f"{API}/{call.path['id']}")
     page = f"/service-types/{row['id']}"
     form = NounForm(
@@ -204,29 +202,12 @@ async def _change_form(call: PageCall) -> tuple[Any, NounForm]:
     return row, form
 
 
-async def _show_change(call: PageCall) -> PageAnswer:
-    row, form = await _change_form(call)
-    return show_form(call, form, typed_row(form.fields, row))
-
-
-async def _change(call: PageCall) -> PageAnswer:
-    row, form = await _change_form(call)
-
-    def done(changed: Any) -> PageAnswer:
-        return PageAnswer(
-            redirect=f"/service-types/{row['id']}",
-            notice=f"Service type {changed['name']} is saved{_sealed(changed)}",
-        )
-
-    force = [("force", "true")] if call.posted("force") == "true" else []
-    stored = typed_row(form.fields, row)
-    return await send_form(call, form, "PATCH", f"{API}/{row['id']}", done, stored=stored, query=force)
-
-
-def _sealed(changed: Any) -> str:
-    sealed, deleted = changed.get("sealedSecrets"), changed.get("deletedSecrets")
-    parts = [f"; {sealed} values are sealed" if sealed else "", f"; {deleted} secrets are deleted" if deleted else ""]
-    return "".join(parts)
+def _changed(_call: PageCall, row: Row) -> PageAnswer:
+    sealed, deleted = row.get("sealedSecrets"), row.get("deletedSecrets")
+    notice = f"Service type {row['name']} is saved"
+    notice += f"; {sealed} values are sealed" if sealed else ""
+    notice += f"; {deleted} secrets are deleted" if deleted else ""
+    return PageAnswer(redirect=f"/service-types/{row['id']}", notice=notice)
 
 
 def _effects(row: Row) -> list[str]:
@@ -237,7 +218,6 @@ def _effects(row: Row) -> list[str]:
     ]
 
 
-WRITE = ("service_type", "write")
 _NOUN = NounPages(
     noun="service_type",
     word="service type",
@@ -268,6 +248,5 @@ PAGES = (
         access=("service_type", "read"),
         only_reads=True,
     ),
-    WebPage(method="GET", path="/service-types/{id}/edit", act=_show_change, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/service-types/{id}/edit", act=_change, access=WRITE),
+    *change_pages("/service-types/{id}/edit", ("service_type", "write"), _change_form, API, _changed),
 )

@@ -16,12 +16,10 @@ from mainstay.control.web.noun_pages import (
     NounPages,
     Row,
     TableColumn,
+    creation_pages,
     noun_pages,
     reference_field,
-    send_form,
     show_confirmation,
-    show_form,
-    typed_link,
 )
 
 API = "/api/v1/tokens"
@@ -97,17 +95,8 @@ async def _new_form(call: PageCall) -> NounForm:
     )
 
 
-async def _show_new(call: PageCall) -> PageAnswer:
-    form = await _new_form(call)
-    return show_form(call, form, typed_link(call, form.fields))
-
-
-def _value_page(token: Any) -> PageAnswer:
+def _value_page(_call: PageCall, token: Row) -> PageAnswer:
     return PageAnswer("token_value.html", {"token": token, "role": _role(token), "owner": _owner(token)})
-
-
-async def _create(call: PageCall) -> PageAnswer:
-    return await send_form(call, await _new_form(call), "POST", API, _value_page)
 
 
 async def _regeneration(call: PageCall) -> Confirmation:
@@ -126,7 +115,7 @@ async def _show_regeneration(call: PageCall) -> PageAnswer:
 
 
 async def _regenerate(call: PageCall) -> PageAnswer:
-    return _value_page(await call.api("POST", f"{API}/{call.path['id']}/regenerate"))
+    return _value_page(call, await call.api("POST", f"{API}/{call.path['id']}/regenerate"))
 
 
 def _effects(row: Row) -> list[str]:
@@ -164,8 +153,7 @@ _NOUN = NounPages(
 )
 PAGES = (
     *(page for page in noun_pages(_NOUN) if page.path != "/tokens/new"),
-    WebPage(method="GET", path="/tokens/new", act=_show_new, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/tokens/new", act=_create, access=WRITE),
+    *creation_pages("/tokens/new", WRITE, _new_form, API, _value_page),
     WebPage(method="GET", path="/tokens/{id}/regenerate", act=_show_regeneration, access=WRITE, only_reads=False),
     WebPage(method="POST", path="/tokens/{id}/regenerate", act=_regenerate, access=WRITE),
 )
