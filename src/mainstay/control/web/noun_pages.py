@@ -6,7 +6,7 @@ whether a text can be read as a value at all."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from sys import float_info
@@ -218,6 +218,27 @@ async def reference_field(
     noun, creation = CREATION.get(api, ("", ""))
     creation = creation if creation and may(call, noun) else ""
     return NounField(name, label, "choice", required=required, choices=rows, creation=creation)
+
+
+async def owner_field(call: PageCall, name: str, label: str) -> list[NounField]:
+    """The choice of the participant that owns a new row. Only for admins: a participant owns what it creates."""
+    if call.caller.participant_id is not None:
+        return []
+    return [await reference_field(call, name, label, "/api/v1/participants", required=True)]
+
+
+def own_member(call: PageCall, name: str) -> dict[str, str]:
+    """The member of a new row that names the caller as its owner. Empty for admins, who choose one."""
+    return {} if call.caller.participant_id is None else {name: call.caller.participant_id}
+
+
+async def names_of(call: PageCall, api: str, ids: Iterable[str | None]) -> dict[str, str]:
+    """The names of rows of another noun by id, as far as the caller may read them."""
+    wanted = [("id", each) for each in sorted({each for each in ids if each})]
+    if not wanted:
+        return {}
+    found = await call.api("GET", api, query=[("pageSize", "100"), *wanted])
+    return {each["id"]: each["name"] for each in found["items"]}
 
 
 def _typed_row(fields: Sequence[NounField], row: Row) -> Typed:

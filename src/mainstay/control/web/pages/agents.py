@@ -20,6 +20,8 @@ from mainstay.control.web.noun_pages import (
     confirmed_pages,
     creation_pages,
     may,
+    own_member,
+    owner_field,
     reference_field,
 )
 from mainstay.foundation.numbers import parse_count
@@ -120,8 +122,7 @@ async def _new_form(call: PageCall) -> NounForm:
     agent_type = await reference_field(call, "agentTypeId", "Agent type", "/api/v1/agent-types", required=True)
     fields = [NAME, agent_type]
     if own is None:
-        provider = await reference_field(call, "providerId", "Provider", "/api/v1/participants", required=True)
-        fields += [provider, GRANT]
+        fields += [*await owner_field(call, "providerId", "Provider"), GRANT]
     fields += [TAGS, await _pool_set_field(call, own), CONFIGURATION]
     return NounForm(
         "Add an agent",
@@ -129,7 +130,7 @@ async def _new_form(call: PageCall) -> NounForm:
         fields,
         CRUMBS,
         "The next page creates the code and the command that enroll the host.",
-        fixed={} if own is None else {"providerId": own},
+        fixed=own_member(call, "providerId"),
     )
 
 

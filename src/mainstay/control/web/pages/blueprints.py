@@ -8,7 +8,7 @@ from typing import Any
 from mainstay.control.operations import blueprints as operations
 from mainstay.control.operations.machinery.bundles import open_bundle
 from mainstay.control.web.contract import ApiRefusal, NavigationEntry, PageAnswer, PageCall, WebPage
-from mainstay.control.web.noun_pages import Confirmation, ConfirmedRequest, confirmed_pages, may
+from mainstay.control.web.noun_pages import Confirmation, ConfirmedRequest, confirmed_pages, may, names_of
 
 API = "/api/v1/blueprints"
 PAGE_SIZE = "50"
@@ -28,24 +28,16 @@ async def _list(call: PageCall) -> PageAnswer:
     name, after = call.asked("name"), call.asked("after")
     query = [("name", name), ("after", after), ("sort", "-createdAt"), ("pageSize", PAGE_SIZE)]
     page = await call.api("GET", API, query=query)
+    type_ids = [each.get("serviceTypeId") for each in page["items"]]
     values = {
         "versions": page["items"],
-        "types": await _type_names(call, page["items"]),
+        "types": await names_of(call, "/api/v1/service-types", type_ids),
         "older": page.get("next"),
         "name": name,
         "after": after,
         "host": call.call.headers.get("host", ""),
     }
     return PageAnswer("blueprints.html", values)
-
-
-async def _type_names(call: PageCall, versions: list[Any]) -> dict[str, str]:
-    ids = sorted({each["serviceTypeId"] for each in versions if each.get("serviceTypeId")})
-    if not ids:
-        return {}
-    query = [("pageSize", "100"), *(("id", each) for each in ids)]
-    found = await call.api("GET", "/api/v1/service-types", query=query)
-    return {each["id"]: each["name"] for each in found["items"]}
 
 
 async def _show_files(call: PageCall, digest: str) -> PageAnswer:

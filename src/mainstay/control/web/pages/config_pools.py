@@ -18,6 +18,7 @@ from mainstay.control.web.noun_pages import (
     confirmed_pages,
     may_row,
     noun_pages,
+    own_member,
     reference_field,
 )
 from mainstay.control.web.views.pools import AddedValues, HeldValue, add_values, list_cells, picture_of, value_text
@@ -107,8 +108,7 @@ async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
 
 
 def _fixed(call: PageCall) -> Mapping[str, Any]:
-    own = call.caller.participant_id
-    return {"generatorType": "list", **({} if own is None else {"participantId": own})}
+    return {"generatorType": "list", **own_member(call, "participantId")}
 
 
 def _effects(row: Row) -> list[str]:

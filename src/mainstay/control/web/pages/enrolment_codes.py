@@ -17,6 +17,8 @@ from mainstay.control.web.noun_pages import (
     confirmed_pages,
     creation_pages,
     may,
+    own_member,
+    owner_field,
     reference_field,
 )
 
@@ -78,11 +80,9 @@ async def _list(call: PageCall) -> PageAnswer:
 
 
 async def _new_form(call: PageCall) -> NounForm:
-    own = call.caller.participant_id
     fields = [await reference_field(call, "agentTypeId", "Agent type", "/api/v1/agent-types", required=True)]
-    if own is None:
-        provider = await reference_field(call, "providerId", "Provider", "/api/v1/participants", required=True)
-        fields += [provider, GRANT]
+    if call.caller.participant_id is None:
+        fields += [*await owner_field(call, "providerId", "Provider"), GRANT]
     fields += [COUNT, LIFETIME, TAGS, PREFIX]
 
     def prepare(body: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ async def _new_form(call: PageCall) -> NounForm:
         fields,
         CRUMBS,
         "One command for many hosts: each host that runs it becomes an agent with the name of the host.",
-        fixed={} if own is None else {"providerId": own},
+        fixed=own_member(call, "providerId"),
         prepare=prepare,
     )
 

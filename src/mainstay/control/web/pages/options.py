@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import msgspec
-
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
 from mainstay.control.web.noun_pages import (
     NounField,
@@ -15,9 +10,13 @@ from mainstay.control.web.noun_pages import (
     TableColumn,
     may,
     may_row,
+    names_of,
     noun_pages,
+    own_member,
+    owner_field,
     reference_field,
 )
+from mainstay.control.web.views.pools import value_text
 
 TYPES = "/api/v1/service-option-types"
 API = "/api/v1/service-options"
@@ -42,10 +41,7 @@ async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
     fields = [NounField("name", "Name", hint="What a consumer reads.", required=True)]
     if row is None:
         fields.append(await reference_field(call, "serviceOptionTypeId", "Option type", TYPES, required=True))
-        if call.caller.participant_id is None:
-            fields.append(
-                await reference_field(call, "providerId", "Provider", "/api/v1/participants", required=True)
-            )
+        fields += await owner_field(call, "providerId", "Provider")
     return [
         *fields,
         NounField("value", "Value", "document", "JSON or YAML: a text, a number, a map.", required=True, lines=2),
@@ -54,18 +50,8 @@ async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
     ]
 
 
-def _fixed(call: PageCall) -> Mapping[str, Any]:
-    own = call.caller.participant_id
-    return {} if own is None else {"providerId": own}
-
-
 def _effects(row: Row) -> list[str]:
     return [f"{row['name']} is no longer offered. Services that have it keep the value."]
-
-
-def _value_text(row: Row) -> str:
-    value = row["value"]
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 async def _show_type(call: PageCall) -> PageAnswer:
@@ -79,11 +65,11 @@ async def _show_type(call: PageCall) -> PageAnswer:
     ]
     page = await call.api("GET", API, query=query)
     # Others do not see the names of providers.
-    names = await _provider_names(call, page["items"])
+    names = await names_of(call, "/api/v1/participants", [row["providerId"] for row in page["items"]])
     options = [
         {
             **row,
-            "text": _value_text(row),
+            "text": value_text(row["value"]),
             "provider": names.get(row["providerId"], ""),
             "href": f"/options/{row['id']}/edit" if may_row(call, "service_option", row) else "",
         }
@@ -98,15 +84,6 @@ async def _show_type(call: PageCall) -> PageAnswer:
         "may_create": may(call, "service_option"),
     }
     return PageAnswer("option_type.html", values)
-
-
-async def _provider_names(call: PageCall, rows: list[Any]) -> dict[str, str]:
-    ids = sorted({row["providerId"] for row in rows})
-    if not ids:
-        return {}
-    query = [("pageSize", "100"), *(("id", each) for each in ids)]
-    found = await call.api("GET", "/api/v1/participants", query=query)
-    return {each["id"]: each["name"] for each in found["items"]}
 
 
 PAGES = (
@@ -141,7 +118,7 @@ PAGES = (
             explanation="The options of all types.",
             columns=(
                 TableColumn("Name", lambda row: row["name"]),
-                TableColumn("Value", _value_text, "code"),
+                TableColumn("Value", lambda row: value_text(row["value"]), "code"),
                 TableColumn(
                     "Offered", lambda row: ("up", "Offered") if row["enabled"] else ("rest", "Disabled"), "state"
                 ),
@@ -150,7 +127,7 @@ PAGES = (
             effects=_effects,
             topics="service_option",
             home=lambda row: f"/option-types/{row['serviceOptionTypeId']}",
-            fixed=_fixed,
+            fixed=lambda call: own_member(call, "providerId"),
             related=(("/option-types", "Option types"),),
         )
     ),

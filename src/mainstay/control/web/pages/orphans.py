@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
-from mainstay.control.web.noun_pages import Confirmation, ConfirmedRequest, confirmed_pages, may
+from mainstay.control.web.noun_pages import Confirmation, ConfirmedRequest, confirmed_pages, may, names_of
 
 API = "/api/v1/orphans"
 PAGE_SIZE = "50"
@@ -15,11 +15,7 @@ CRUMBS = (("/orphans", "Orphans"),)
 
 
 async def _agent_names(call: PageCall, orphans: list[Any]) -> dict[str, str]:
-    ids = sorted({each["agentId"] for each in orphans})
-    if not ids:
-        return {}
-    found = await call.api("GET", "/api/v1/agents", query=[("pageSize", "100"), *(("id", each) for each in ids)])
-    return {each["id"]: each["name"] for each in found["items"]}
+    return await names_of(call, "/api/v1/agents", [each["agentId"] for each in orphans])
 
 
 async def _list(call: PageCall) -> PageAnswer:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from mainstay.control.web.contract import PageCall
-from mainstay.control.web.noun_pages import NounField, NounPages, Row, TableColumn, noun_pages, reference_field
+from mainstay.control.web.noun_pages import (
+    NounField,
+    NounPages,
+    Row,
+    TableColumn,
+    noun_pages,
+    own_member,
+    owner_field,
+)
 
 
 async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
     fields = [NounField("name", "Name", required=True)]
-    if row is None and call.caller.participant_id is None:
-        fields.append(await reference_field(call, "providerId", "Provider", "/api/v1/participants", required=True))
+    if row is None:
+        fields += await owner_field(call, "providerId", "Provider")
     return fields
-
-
-def _fixed(call: PageCall) -> Mapping[str, Any]:
-    own = call.caller.participant_id
-    return {} if own is None else {"providerId": own}
 
 
 def _effects(row: Row) -> list[str]:
@@ -42,7 +42,7 @@ PAGES = noun_pages(
         fields=_fields,
         effects=_effects,
         topics="service_pool_set",
-        fixed=_fixed,
+        fixed=lambda call: own_member(call, "providerId"),
         related=(("/pools", "Pools"),),
     )
 )
