@@ -1,4 +1,4 @@
-"""Builds the five endpoints that most nouns have: list, show, create, change and delete."""
+"""Builds endpoints that nouns have in common: list, show, create, change and delete, and those that act on one row."""
 
 from __future__ import annotations
 
@@ -71,18 +71,36 @@ async def _show(work: UnitOfWork, names: EmbeddedNames[Any] | None, row: Record)
 
 
 def show_endpoint(path: str, table: Table[R], *, names: EmbeddedNames[Any] | None = None) -> Endpoint:
+    return detail_endpoint(
+        f"{path}/{{id}}",
+        table,
+        lambda work, row: _show(work, names, row),
+        summary=f"Show one {_spaced(table)}",
+        answer=_shown_type(table, names),
+    )
+
+
+def detail_endpoint(
+    path: str,
+    table: Table[R],
+    read: Callable[[UnitOfWork, R], Awaitable[object]],
+    *,
+    summary: str,
+    answer: object,
+) -> Endpoint:
+    """Reads one row, or something about it."""
+
     async def act(call: Call) -> Answer:
         async with call.reading() as work:
-            found = await work.find(table, call.path["id"])
-            return Answer(await _show(work, names, found))
+            return Answer(await read(work, await work.find(table, call.path["id"])))
 
     return Endpoint(
         method="GET",
-        path=f"{path}/{{id}}",
+        path=path,
         act=act,
         access=(table.noun, "read"),
-        summary=f"Show one {_spaced(table)}",
-        answer=_shown_type(table, names),
+        summary=summary,
+        answer=answer,
         refusals=(404,),
     )
 
@@ -155,6 +173,68 @@ def delete_endpoint(path: str, table: Table[R], delete: Callable[[UnitOfWork, R]
         summary=f"Delete {with_article(table.noun)}",
         status=204,
         refusals=(404, 409),
+    )
+
+
+def report_endpoint(
+    path: str,
+    table: Table[R],
+    body: type[N],
+    report: Callable[[UnitOfWork, R, N], Awaitable[object]],
+    *,
+    summary: str,
+    refusals: tuple[int, ...],
+    answer: object = None,
+) -> Endpoint:
+    """What an agent reports about a row. Without `answer`, the response has no body."""
+
+    async def act(call: Call) -> Answer:
+        async with call.transaction() as work:
+            row = await work.find(table, call.path["id"], "work")
+            return Answer(await report(work, row, call.read(body)))
+
+    return Endpoint(
+        method="POST",
+        path=path,
+        act=act,
+        access=(table.noun, "work"),
+        summary=summary,
+        status=204 if answer is None else 200,
+        body=body,
+        answer=answer,
+        refusals=refusals,
+    )
+
+
+def command_endpoint(
+    path: str,
+    table: Table[R],
+    action: str,
+    command: Callable[[UnitOfWork, R], Awaitable[object]],
+    *,
+    summary: str,
+    refusals: tuple[int, ...],
+    status: int = 200,
+    answer: object = None,
+    lock: bool = True,
+) -> Endpoint:
+    """Does something with a row that needs no fields. `lock` False: the command locks the row itself."""
+
+    async def act(call: Call) -> Answer:
+        async with call.transaction() as work:
+            row = await work.find(table, call.path["id"], action, lock=lock)
+            call.refuse_body()
+            return Answer(await command(work, row))
+
+    return Endpoint(
+        method="POST",
+        path=path,
+        act=act,
+        access=(table.noun, action),
+        summary=summary,
+        status=status,
+        answer=answer,
+        refusals=refusals,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.api.nouns import delete_endpoint, list_endpoint, show_endpoint
+from mainstay.control.api.nouns import command_endpoint, delete_endpoint, list_endpoint, show_endpoint
 from mainstay.control.operations import enrolment_codes
 from mainstay.control.operations.enrolment_codes import (
     BAD_CODE,
@@ -19,13 +19,6 @@ from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.enrolment_codes import ENROLMENT_CODES
 
 PATH = "/api/v1/enrolment-codes"
-
-
-async def _create_for_agent(call: Call) -> Answer:
-    async with call.transaction() as work:
-        agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
-        call.refuse_body()
-        return Answer(await enrolment_codes.create_for_agent(work, agent))
 
 
 async def _create(call: Call) -> Answer:
@@ -46,11 +39,11 @@ async def _enrol(call: Call) -> Answer:
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="POST",
-        path="/api/v1/agents/{id}/enrolment-codes",
-        act=_create_for_agent,
-        access=("agent", "write"),
+    command_endpoint(
+        "/api/v1/agents/{id}/enrolment-codes",
+        AGENTS,
+        "write",
+        enrolment_codes.create_for_agent,
         summary="Create a code that enrolls one program as this agent, once, within 15 minutes",
         status=201,
         answer=AgentEnrolmentCode,

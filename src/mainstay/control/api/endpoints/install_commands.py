@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.api.nouns import detail_endpoint
 from mainstay.control.domain.media_types import without_charset
 from mainstay.control.operations import install_commands
 from mainstay.control.operations.install_commands import InstallCommand, InstallCommandState
 from mainstay.control.operations.machinery.refusals import BadInput
-from mainstay.control.store.agents import AGENTS
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store.agents import AGENTS, AgentRow
 
 AGENT = "/api/v1/agents/{id}/install-command"
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252})(?::[0-9]{1,5})?")
@@ -25,23 +28,11 @@ def base_url(call: Call) -> str:
     return f"{call.scheme}://{host}"
 
 
-async def _create(call: Call) -> Answer:
+async def _create(call: Call, create: Callable[[UnitOfWork, AgentRow, str], Awaitable[InstallCommand]]) -> Answer:
     async with call.transaction() as work:
         agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
         call.refuse_body()
-        return Answer(await install_commands.create(work, agent, base_url(call)))
-
-
-async def _regenerate(call: Call) -> Answer:
-    async with call.transaction() as work:
-        agent = await work.find(AGENTS, call.path["id"], "write", lock=True)
-        call.refuse_body()
-        return Answer(await install_commands.regenerate(work, agent, base_url(call)))
-
-
-async def _show(call: Call) -> Answer:
-    async with call.reading() as work:
-        return Answer(await install_commands.show(work, await work.find(AGENTS, call.path["id"])))
+        return Answer(await create(work, agent, base_url(call)))
 
 
 async def _delete(call: Call) -> Answer:
@@ -63,26 +54,24 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=AGENT,
-        act=_create,
+        act=lambda call: _create(call, install_commands.create),
         access=("agent", "write"),
         summary="Create the install command of an agent, with tokens for five minutes",
         status=201,
         answer=InstallCommand,
         refusals=(400, 404, 409),
     ),
-    Endpoint(
-        method="GET",
-        path=AGENT,
-        act=_show,
-        access=("agent", "read"),
+    detail_endpoint(
+        AGENT,
+        AGENTS,
+        install_commands.show,
         summary="Show whether an agent has an install command",
         answer=InstallCommandState,
-        refusals=(404,),
     ),
     Endpoint(
         method="POST",
         path=f"{AGENT}/regenerate",
-        act=_regenerate,
+        act=lambda call: _create(call, install_commands.regenerate),
         access=("agent", "write"),
         summary="Replace the install command of an agent; the old one becomes invalid",
         answer=InstallCommand,

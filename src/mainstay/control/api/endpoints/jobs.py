@@ -8,13 +8,15 @@ import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.long_poll import wait_until_found
+from mainstay.control.api.nouns import command_endpoint, detail_endpoint, report_endpoint
 from mainstay.control.operations import jobs
 from mainstay.control.operations.jobs import Claim, Completion, FailureReport, Release, Renewal, Renewed
 from mainstay.control.operations.machinery.consumer_view import refuse_as_criterion
 from mainstay.control.operations.machinery.runs import agent_topic
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store.engine.paging import Page, parse_listing
-from mainstay.control.store.jobs import JOBS
+from mainstay.control.store.jobs import JOBS, JobRow
 
 PATH = "/api/v1/jobs"
 MAX_WAIT_SECONDS = 60
@@ -35,16 +37,8 @@ async def _list_jobs(call: Call) -> Answer:
     return Answer({**msgspec.to_builtins(page), "items": items})
 
 
-async def _show(call: Call) -> Answer:
-    async with call.reading() as work:
-        row = await work.find(JOBS, call.path["id"])
-        return Answer((await show_jobs(work, [row]))[0])
-
-
-async def _show_report(call: Call) -> Answer:
-    async with call.reading() as work:
-        row = await work.find(JOBS, call.path["id"])
-        return Answer(await jobs.read_report(work, row))
+async def _show(work: UnitOfWork, row: JobRow) -> JobView:
+    return (await show_jobs(work, [row]))[0]
 
 
 async def list_pending(call: Call) -> Answer:
@@ -70,50 +64,15 @@ async def _claim(call: Call) -> Answer:
     return Answer(LeasedJob(leased.lease_token, leased.lease_expires_at, shown))
 
 
-async def _renew(call: Call) -> Answer:
-    async with call.transaction() as work:
-        job = await work.find(JOBS, call.path["id"], "work")
-        return Answer(await jobs.renew(work, job, call.read(Renewal)))
-
-
-async def _release(call: Call) -> Answer:
-    async with call.transaction() as work:
-        job = await work.find(JOBS, call.path["id"], "work")
-        await jobs.release(work, job, call.read(Release))
-    return Answer()
-
-
-async def _complete(call: Call) -> Answer:
-    async with call.transaction() as work:
-        job = await work.find(JOBS, call.path["id"], "work")
-        await jobs.complete(work, job, call.read(Completion))
-    return Answer()
-
-
-async def _fail(call: Call) -> Answer:
-    async with call.transaction() as work:
-        job = await work.find(JOBS, call.path["id"], "work")
-        await jobs.fail(work, job, call.read(FailureReport))
-    return Answer()
-
-
-async def _cancel(call: Call) -> Answer:
-    async with call.transaction() as work:
-        job = await work.find(JOBS, call.path["id"], "cancel")
-        call.refuse_body()
-        await jobs.cancel(work, job)
-    return Answer()
-
-
-READ = ("job", "read")
 WORK = ("job", "work")
+REFUSALS = (400, 404, 409)
 
 ENDPOINTS = (
     Endpoint(
         method="GET",
         path=PATH,
         act=_list_jobs,
-        access=READ,
+        access=("job", "read"),
         summary="List jobs",
         answer=Page[JobView],
         lists=JOBS,
@@ -133,23 +92,13 @@ ENDPOINTS = (
         ),
         refusals=(400,),
     ),
-    Endpoint(
-        method="GET",
-        path=f"{PATH}/{{id}}",
-        act=_show,
-        access=READ,
-        summary="Show one job",
-        answer=JobView,
-        refusals=(404,),
-    ),
-    Endpoint(
-        method="GET",
-        path=f"{PATH}/{{id}}/report",
-        act=_show_report,
-        access=READ,
+    detail_endpoint(f"{PATH}/{{id}}", JOBS, _show, summary="Show one job", answer=JobView),
+    detail_endpoint(
+        f"{PATH}/{{id}}/report",
+        JOBS,
+        jobs.read_report,
         summary="Show the agent's report of a finished job",
         answer=object,
-        refusals=(404,),
     ),
     Endpoint(
         method="POST",
@@ -159,40 +108,49 @@ ENDPOINTS = (
         summary="Claim a job: with `leaseSeconds` under a lease (200), else until its action's timeout (204)",
         body=Claim,
         answer=LeasedJob,
-        refusals=(204, 400, 404, 409),
+        refusals=(204, *REFUSALS),
     ),
-    Endpoint(
-        method="POST",
-        path=f"{PATH}/{{id}}/renew",
-        act=_renew,
-        access=WORK,
+    report_endpoint(
+        f"{PATH}/{{id}}/renew",
+        JOBS,
+        Renewal,
+        jobs.renew,
         summary="Renew the lease and report progress",
-        body=Renewal,
         answer=Renewed,
-        refusals=(400, 404, 409),
+        refusals=REFUSALS,
     ),
-    *(
-        Endpoint(
-            method="POST",
-            path=f"{PATH}/{{id}}/{name}",
-            act=act,
-            access=access,
-            summary=summary,
-            status=204,
-            body=body,
-            refusals=(400, 404, 409),
-        )
-        for name, act, access, summary, body in (
-            ("release", _release, WORK, "Release a job, so that it is pending again", Release),
-            ("complete", _complete, WORK, "Report that a job is completed, with its results", Completion),
-            ("fail", _fail, WORK, "Report that a job failed", FailureReport),
-            (
-                "cancel",
-                _cancel,
-                ("job", "cancel"),
-                "Cancel a run: at once if the job is pending, else through the agent",
-                None,
-            ),
-        )
+    report_endpoint(
+        f"{PATH}/{{id}}/release",
+        JOBS,
+        Release,
+        jobs.release,
+        summary="Release a job, so that it is pending again",
+        refusals=REFUSALS,
+    ),
+    report_endpoint(
+        f"{PATH}/{{id}}/complete",
+        JOBS,
+        Completion,
+        jobs.complete,
+        summary="Report that a job is completed, with its results",
+        refusals=REFUSALS,
+    ),
+    report_endpoint(
+        f"{PATH}/{{id}}/fail",
+        JOBS,
+        FailureReport,
+        jobs.fail,
+        summary="Report that a job failed",
+        refusals=REFUSALS,
+    ),
+    command_endpoint(
+        f"{PATH}/{{id}}/cancel",
+        JOBS,
+        "cancel",
+        jobs.cancel,
+        summary="Cancel a run: at once if the job is pending, else through the agent",
+        status=204,
+        refusals=REFUSALS,
+        lock=False,
     ),
 )

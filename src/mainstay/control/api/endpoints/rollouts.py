@@ -5,15 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.api.nouns import command_endpoint, detail_endpoint
 from mainstay.control.domain.rollouts import RolloutVerb
 from mainstay.control.operations import rollouts
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.rollouts import NewRollout, RolloutItemView, RolloutView
 from mainstay.control.store.engine.paging import Page, list_page, parse_listing
-from mainstay.control.store.rollouts import ROLLOUT_ITEMS, ROLLOUTS, items_of
+from mainstay.control.store.rollouts import ROLLOUT_ITEMS, ROLLOUTS, RolloutRow, items_of
 
 PATH = "/api/v1/rollouts"
 READ = ("rollout", "read")
-WRITE = ("rollout", "write")
 
 
 async def _list_rollouts(call: Call) -> Answer:
@@ -22,11 +23,6 @@ async def _list_rollouts(call: Call) -> Answer:
         page = await work.page(ROLLOUTS, listing)
         items = await rollouts.show_rollouts(work, page.items)
     return Answer({**msgspec.to_builtins(page), "items": items})
-
-
-async def _show(call: Call) -> Answer:
-    async with call.reading() as work:
-        return Answer(await rollouts.show_rollout(work, await work.find(ROLLOUTS, call.path["id"])))
 
 
 async def _list_items(call: Call) -> Answer:
@@ -44,23 +40,19 @@ async def _create(call: Call) -> Answer:
         return Answer(await rollouts.show_rollout(work, row))
 
 
-async def _change(call: Call, verb: RolloutVerb) -> Answer:
-    async with call.transaction() as work:
-        row = await work.find(ROLLOUTS, call.path["id"], "write", lock=True)
-        call.refuse_body()
-        return Answer(await rollouts.show_rollout(work, await rollouts.change_status(work, row, verb)))
+def _verb_endpoint(verb: RolloutVerb, summary: str) -> Endpoint:
+    async def change(work: UnitOfWork, row: RolloutRow) -> RolloutView:
+        return await rollouts.show_rollout(work, await rollouts.change_status(work, row, verb))
 
-
-async def _pause(call: Call) -> Answer:
-    return await _change(call, "pause")
-
-
-async def _resume(call: Call) -> Answer:
-    return await _change(call, "resume")
-
-
-async def _abort(call: Call) -> Answer:
-    return await _change(call, "abort")
+    return command_endpoint(
+        f"{PATH}/{{id}}/{verb}",
+        ROLLOUTS,
+        "write",
+        change,
+        summary=summary,
+        answer=RolloutView,
+        refusals=(404, 409),
+    )
 
 
 ENDPOINTS = (
@@ -78,21 +70,19 @@ ENDPOINTS = (
         method="POST",
         path=PATH,
         act=_create,
-        access=WRITE,
+        access=("rollout", "write"),
         summary="Roll out an action to all living services of a type, in waves",
         status=201,
         body=NewRollout,
         answer=RolloutView,
         refusals=(400, 409),
     ),
-    Endpoint(
-        method="GET",
-        path=f"{PATH}/{{id}}",
-        act=_show,
-        access=READ,
+    detail_endpoint(
+        f"{PATH}/{{id}}",
+        ROLLOUTS,
+        rollouts.show_rollout,
         summary="Show one roll-out with the number of its items by state",
         answer=RolloutView,
-        refusals=(404,),
     ),
     Endpoint(
         method="GET",
@@ -104,20 +94,7 @@ ENDPOINTS = (
         lists=ROLLOUT_ITEMS,
         refusals=(400, 404),
     ),
-    *(
-        Endpoint(
-            method="POST",
-            path=f"{PATH}/{{id}}/{verb}",
-            act=act,
-            access=WRITE,
-            summary=summary,
-            answer=RolloutView,
-            refusals=(404, 409),
-        )
-        for verb, act, summary in (
-            ("pause", _pause, "Pause a roll-out; running items end"),
-            ("resume", _resume, "Resume a paused or stopped roll-out, beginning with its failed items"),
-            ("abort", _abort, "Abort a roll-out; nothing is undone"),
-        )
-    ),
+    _verb_endpoint("pause", "Pause a roll-out; running items end"),
+    _verb_endpoint("resume", "Resume a paused or stopped roll-out, beginning with its failed items"),
+    _verb_endpoint("abort", "Abort a roll-out; nothing is undone"),
 )

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.api.nouns import noun_endpoints
+from mainstay.control.api.nouns import detail_endpoint, noun_endpoints
 from mainstay.control.operations import service_pools
 from mainstay.control.operations.service_pools import Usage
 from mainstay.control.store.service_pools import SERVICE_POOL_SETS, SERVICE_POOL_VALUES, SERVICE_POOLS
-
-
-async def _show_usage(call: Call) -> Answer:
-    async with call.reading() as work:
-        return Answer(await service_pools.usage(work, await work.find(SERVICE_POOLS, call.path["id"])))
-
 
 ENDPOINTS = (
     *noun_endpoints(
@@ -39,13 +32,11 @@ ENDPOINTS = (
         service_pools.delete_value,
         names=service_pools.VALUE_NAMES,
     ),
-    Endpoint(
-        method="GET",
-        path="/api/v1/service-pools/{id}/usage",
-        act=_show_usage,
-        access=("service_pool", "read"),
+    detail_endpoint(
+        "/api/v1/service-pools/{id}/usage",
+        SERVICE_POOLS,
+        service_pools.usage,
         summary="Show how many values a pool has and how many are allocated",
         answer=Usage,
-        refusals=(404,),
     ),
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
-from mainstay.control.api.nouns import create_endpoint, delete_endpoint, list_endpoint, show_endpoint
+from mainstay.control.api.nouns import create_endpoint, delete_endpoint, detail_endpoint, list_endpoint, show_endpoint
 from mainstay.control.domain.lifecycle.svg import draw_svg
 from mainstay.control.domain.properties.json_schema import export_json_schema
 from mainstay.control.operations import service_types
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.service_types import (
     ChangedServiceType,
     DefinitionReport,
@@ -14,7 +15,7 @@ from mainstay.control.operations.service_types import (
     ServiceTypeChange,
     Verdict,
 )
-from mainstay.control.store.service_types import SERVICE_TYPES
+from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 
 PATH = "/api/v1/service-types"
 BOOLEAN = {"type": "boolean"}
@@ -35,16 +36,12 @@ async def _validate(call: Call) -> Answer:
         return Answer(await service_types.validate(work, service_type, call.read(OrderCheck)))
 
 
-async def _show_json_schema(call: Call) -> Answer:
-    async with call.reading() as work:
-        service_type = await work.find(SERVICE_TYPES, call.path["id"])
-        definition = work.tools.definitions.of_service_type(service_type)
-    return Answer(export_json_schema(definition.properties, service_type.name))
+async def _export_json_schema(work: UnitOfWork, row: ServiceTypeRow) -> dict[str, object]:
+    return export_json_schema(work.tools.definitions.of_service_type(row).properties, row.name)
 
 
-async def _show_report(call: Call) -> Answer:
-    async with call.reading() as work:
-        return Answer(service_types.report(work, await work.find(SERVICE_TYPES, call.path["id"])))
+async def _report(work: UnitOfWork, row: ServiceTypeRow) -> DefinitionReport:
+    return service_types.report(work, row)
 
 
 async def _draw(call: Call) -> Answer:
@@ -90,23 +87,19 @@ ENDPOINTS = (
         answer=Verdict,
         refusals=(400, 404),
     ),
-    Endpoint(
-        method="GET",
-        path=f"{PATH}/{{id}}/json-schema",
-        act=_show_json_schema,
-        access=("service_type", "read"),
+    detail_endpoint(
+        f"{PATH}/{{id}}/json-schema",
+        SERVICE_TYPES,
+        _export_json_schema,
         summary="Export the property schema as JSON Schema 2020-12",
         answer=dict[str, object],
-        refusals=(404,),
     ),
-    Endpoint(
-        method="GET",
-        path=f"{PATH}/{{id}}/lifecycle-report",
-        act=_show_report,
-        access=("service_type", "read"),
+    detail_endpoint(
+        f"{PATH}/{{id}}/lifecycle-report",
+        SERVICE_TYPES,
+        _report,
         summary="List likely mistakes in the definition",
         answer=DefinitionReport,
-        refusals=(404,),
     ),
     Endpoint(
         method="GET",

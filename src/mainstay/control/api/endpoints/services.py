@@ -8,9 +8,11 @@ import msgspec
 
 from mainstay.control.api.bodies import parse_change, parse_list
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.nouns import detail_endpoint
 from mainstay.control.operations import orders, services
 from mainstay.control.operations.machinery.forecast import Forecast
 from mainstay.control.operations.machinery.refusals import BadInput, OperationRefused
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import (
     ServiceView,
     find_service_view,
@@ -35,7 +37,7 @@ from mainstay.control.operations.services import (
     UptimeView,
 )
 from mainstay.control.store.engine.paging import Page, parse_listing, parse_time
-from mainstay.control.store.services import LIVING_ONLY, SERVICES
+from mainstay.control.store.services import LIVING_ONLY, SERVICES, ServiceRow
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/services"
@@ -182,10 +184,8 @@ async def _show_uptime(call: Call) -> Answer:
         return Answer(await services.measure_uptime(work, row, _time(call, "start"), _time(call, "end")))
 
 
-async def _show_provenance(call: Call) -> Answer:
-    async with call.reading() as work:
-        row = await work.find(SERVICES, call.path["id"])
-        return Answer({"properties": await services.read_provenance(work, row)})
+async def _read_provenance(work: UnitOfWork, row: ServiceRow) -> dict[str, object]:
+    return {"properties": await services.read_provenance(work, row)}
 
 
 DRY_RUN = QueryParameter("dryRun", "Return a forecast and change nothing", {"type": "boolean"})
@@ -310,13 +310,11 @@ ENDPOINTS = (
         ),
         refusals=(400, 404),
     ),
-    Endpoint(
-        method="GET",
-        path=f"{PATH}/{{id}}/provenance",
-        act=_show_provenance,
-        access=READ,
+    detail_endpoint(
+        f"{PATH}/{{id}}/provenance",
+        SERVICES,
+        _read_provenance,
         summary="Show the origin of each property: actor, time and job",
         answer=dict[str, object],
-        refusals=(404,),
     ),
 )

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.api.nouns import change_endpoint, create_endpoint, delete_endpoint, list_endpoint, show_endpoint
+from mainstay.control.api.nouns import (
+    change_endpoint,
+    command_endpoint,
+    create_endpoint,
+    delete_endpoint,
+    list_endpoint,
+    show_endpoint,
+)
 from mainstay.control.operations import tokens
+from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.tokens import NEW_TOKEN_NAMES, TOKEN_NAMES, TokenView, TokenWithValueView
-from mainstay.control.store.tokens import TOKENS
+from mainstay.control.store.tokens import TOKENS, Token
 
 PATH = "/api/v1/tokens"
 
 
-async def _regenerate(call: Call) -> Answer:
-    async with call.transaction() as work:
-        before = await work.find(TOKENS, call.path["id"], "write", lock=True)
-        call.refuse_body()
-        return Answer(await NEW_TOKEN_NAMES.show(work, await tokens.regenerate(work, before)))
+async def _regenerate(work: UnitOfWork, before: Token) -> TokenWithValueView:
+    return await NEW_TOKEN_NAMES.show(work, await tokens.regenerate(work, before))
 
 
 async def _show_me(call: Call) -> Answer:
@@ -37,11 +42,11 @@ ENDPOINTS = (
     create_endpoint(PATH, TOKENS, tokens.NewToken, tokens.create, names=NEW_TOKEN_NAMES),
     change_endpoint(PATH, TOKENS, tokens.TokenChange, tokens.change, names=TOKEN_NAMES),
     delete_endpoint(PATH, TOKENS, tokens.delete),
-    Endpoint(
-        method="POST",
-        path=f"{PATH}/{{id}}/regenerate",
-        act=_regenerate,
-        access=("token", "write"),
+    command_endpoint(
+        f"{PATH}/{{id}}/regenerate",
+        TOKENS,
+        "write",
+        _regenerate,
         summary="Give a token a new value; the old value becomes invalid",
         answer=TokenWithValueView,
         refusals=(400, 404),
