@@ -21,6 +21,7 @@ from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.store.engine.contract import Store, Unavailable
+from mainstay.control.store.engine.paging import parse_time
 from mainstay.control.store.engine.records import Record
 from mainstay.foundation.numbers import parse_count
 
@@ -114,8 +115,12 @@ class Call:
     def flag(self, name: str) -> bool:
         return any(key == name and value in ("true", "1") for key, value in self.query)
 
+    def last(self, name: str) -> str | None:
+        """The last value of a query parameter. None: not given."""
+        return next((value for key, value in reversed(self.query) if key == name), None)
+
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        text = next((value for key, value in reversed(self.query) if key == name), None)
+        text = self.last(name)
         if not text:
             return default
         number = parse_count(text, least, most)
@@ -125,12 +130,20 @@ class Call:
 
     def uuid(self, name: str) -> str | None:
         """None: not given."""
-        text = next((value for key, value in reversed(self.query) if key == name), None)
+        text = self.last(name)
         if not text:
             return None
         if not is_uuid(text):
             raise BadInput(f"{name} must be a uuid", code="bad_query")
         return text.lower()
+
+    def time(self, name: str) -> datetime | None:
+        """None: not given."""
+        text = self.last(name)
+        try:
+            return None if text is None else parse_time(text)
+        except (ValueError, OverflowError):
+            raise BadInput(f"{name} must be a time such as 2026-01-31T12:00:00Z", code="bad_query") from None
 
     def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self.session.transaction()
@@ -154,6 +167,14 @@ class QueryParameter:
     name: str
     description: str
     schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+
+
+BOOLEAN: Mapping[str, object] = {"type": "boolean"}
+TIME: Mapping[str, object] = {"type": "string", "format": "date-time"}
+# Of a long poll.
+LIMIT = QueryParameter("limit", "Maximum number", {"type": "integer", "minimum": 1, "maximum": 100})
+MAX_WAIT_SECONDS = 60
+WAIT = QueryParameter("wait", "Seconds to wait", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.api.admission import refuse_role
-from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.contract import BOOLEAN, Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.errors import HttpRefusal, refusal_answer
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body
 from mainstay.control.operations.machinery.forecast import version_after
@@ -266,7 +266,7 @@ ENDPOINTS = (
         summary="Carry out several changes in one transaction: all or none",
         body=RequestBatch,
         answer=BatchResult,
-        query=(QueryParameter("dryRun", "Change nothing; report the outcome of every request", {"type": "boolean"}),),
+        query=(QueryParameter("dryRun", "Change nothing; report the outcome of every request", BOOLEAN),),
         refusals=(400, 409, 413),
     ),
 )

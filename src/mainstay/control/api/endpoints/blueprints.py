@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.contract import BOOLEAN, Answer, Call, Endpoint, QueryParameter
 from mainstay.control.operations import agents, blueprints
 from mainstay.control.operations.blueprints import PushedBlueprint
 from mainstay.control.store.blueprints import BLUEPRINT_VERSIONS, BlueprintVersion
 from mainstay.control.store.engine.paging import Page, list_page, parse_listing
 
 PATH = "/api/v1/blueprints"
-BOOLEAN = {"type": "boolean"}
 
 
 async def _push(call: Call) -> Answer:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.contract import LIMIT, MAX_WAIT_SECONDS, WAIT, Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.long_poll import wait_until_found
 from mainstay.control.api.nouns import command_endpoint, detail_endpoint, report_endpoint
 from mainstay.control.operations import jobs
@@ -19,7 +19,6 @@ from mainstay.control.store.engine.paging import Page, parse_listing
 from mainstay.control.store.jobs import JOBS, JobRow
 
 PATH = "/api/v1/jobs"
-MAX_WAIT_SECONDS = 60
 
 
 class LeasedJob(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,7 +33,7 @@ async def _list_jobs(call: Call) -> Answer:
     async with call.reading() as work:
         page = await work.page(JOBS, listing)
         items = await show_jobs(work, page.items)
-    return Answer({**msgspec.to_builtins(page), "items": items})
+    return Answer(msgspec.structs.replace(page, items=items))
 
 
 async def _show(work: UnitOfWork, row: JobRow) -> JobView:
@@ -85,11 +84,7 @@ ENDPOINTS = (
         access=WORK,
         summary="List the jobs that the agent may claim; `wait` holds the request until there is one",
         answer=list[JobView],
-        query=(
-            QueryParameter("limit", "Maximum number", {"type": "integer", "minimum": 1, "maximum": 100}),
-            QueryParameter("wait", "Seconds to wait", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS}),
-            QueryParameter("serviceId", "Only jobs of this service"),
-        ),
+        query=(LIMIT, WAIT, QueryParameter("serviceId", "Only jobs of this service")),
         refusals=(400,),
     ),
     detail_endpoint(f"{PATH}/{{id}}", JOBS, _show, summary="Show one job", answer=JobView),

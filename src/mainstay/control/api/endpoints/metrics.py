@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import get_args
 
-from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.contract import TIME, Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.nouns import create_endpoint, list_endpoint, noun_endpoints
 from mainstay.control.operations import metrics
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.metrics import Bucket, NewMetricEntry, Series
-from mainstay.control.store.engine.paging import Page, parse_listing, parse_time
+from mainstay.control.store.engine.paging import Page, parse_listing
 from mainstay.control.store.metrics import METRIC_ENTRIES, METRIC_TYPES, Aggregate
 
 PATH = "/api/v1/metric-entries"
 SUBSTRINGS = frozenset({"resource_id"})
-TIME = {"type": "string", "format": "date-time"}
 
 
 async def _list_resource_ids(call: Call) -> Answer:
@@ -24,23 +22,11 @@ async def _list_resource_ids(call: Call) -> Answer:
         return Answer(await metrics.resource_ids(work, listing.page, listing.page_size, list(listing.conditions)))
 
 
-def _last(call: Call, name: str) -> str | None:
-    return next((value for key, value in reversed(call.query) if key == name), None)
-
-
 def _choice(call: Call, name: str, choices: tuple[str, ...], default: str) -> str:
-    value = _last(call, name) or default
+    value = call.last(name) or default
     if value not in choices:
         raise BadInput(f"{name} must be one of {', '.join(choices)}", code="bad_query")
     return value
-
-
-def _time(call: Call, name: str) -> datetime | None:
-    text = _last(call, name)
-    try:
-        return None if text is None else parse_time(text)
-    except (ValueError, OverflowError):
-        raise BadInput(f"{name} must be a time such as 2026-01-31T12:00:00Z", code="bad_query") from None
 
 
 async def _aggregate(call: Call) -> Answer:
@@ -48,7 +34,7 @@ async def _aggregate(call: Call) -> Answer:
 
     kind = _choice(call, "aggregateType", get_args(Aggregate), "min")
     bucket = _choice(call, "bucket", get_args(Bucket), "hour")
-    start, end = _time(call, "start"), _time(call, "end")
+    start, end = call.time("start"), call.time("end")
     async with call.reading() as work:
         service = await work.find(SERVICES, call.path["serviceId"])
         series = (service.id, call.path["resourceId"], call.path["typeId"].lower())

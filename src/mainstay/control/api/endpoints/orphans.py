@@ -22,7 +22,7 @@ async def _list_orphans(call: Call) -> Answer:
     async with call.reading() as work:
         page = await work.page(ORPHANS, listing, OPEN_ONLY)
         items = await orphans.show_orphans(work, page.items)
-    return Answer({**msgspec.to_builtins(page), "items": items})
+    return Answer(msgspec.structs.replace(page, items=items))
 
 
 async def _read_report(work: UnitOfWork, row: OrphanRow) -> object:

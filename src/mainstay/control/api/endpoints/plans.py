@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.contract import LIMIT, MAX_WAIT_SECONDS, WAIT, Answer, Call, Endpoint
 from mainstay.control.api.long_poll import wait_until_found
 from mainstay.control.operations import agents, plans
 from mainstay.control.operations.plans import PlanAnswer, PlanQuestion
 from mainstay.control.store.plans import PLAN_REQUESTS
 
 PATH = "/api/v1/plans"
-MAX_WAIT_SECONDS = 60
 WORK = ("plan", "work")
 
 
@@ -43,14 +42,7 @@ ENDPOINTS = (
         access=WORK,
         summary="List plan requests for the agent, each once; `wait` holds the request until there is one",
         answer=list[PlanQuestion],
-        query=(
-            QueryParameter("limit", "Maximum number", {"type": "integer", "minimum": 1, "maximum": 100}),
-            QueryParameter(
-                "wait",
-                "Seconds to wait",
-                {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS},
-            ),
-        ),
+        query=(LIMIT, WAIT),
         refusals=(400,),
     ),
     Endpoint(

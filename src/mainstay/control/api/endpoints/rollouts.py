@@ -22,7 +22,7 @@ async def _list_rollouts(call: Call) -> Answer:
     async with call.reading() as work:
         page = await work.page(ROLLOUTS, listing)
         items = await rollouts.show_rollouts(work, page.items)
-    return Answer({**msgspec.to_builtins(page), "items": items})
+    return Answer(msgspec.structs.replace(page, items=items))
 
 
 async def _list_items(call: Call) -> Answer:
@@ -31,7 +31,7 @@ async def _list_items(call: Call) -> Answer:
         row = await work.find(ROLLOUTS, call.path["id"])
         page = await list_page(work.tx, ROLLOUT_ITEMS, listing, [items_of(row.id)])
         items = await rollouts.show_items(work, page.items)
-    return Answer({**msgspec.to_builtins(page), "items": items})
+    return Answer(msgspec.structs.replace(page, items=items))
 
 
 async def _create(call: Call) -> Answer:

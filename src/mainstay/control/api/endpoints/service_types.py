@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.contract import BOOLEAN, Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.nouns import create_endpoint, delete_endpoint, detail_endpoint, list_endpoint, show_endpoint
 from mainstay.control.domain.lifecycle.svg import draw_svg
 from mainstay.control.domain.properties.json_schema import export_json_schema
@@ -18,7 +18,6 @@ from mainstay.control.operations.service_types import (
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 
 PATH = "/api/v1/service-types"
-BOOLEAN = {"type": "boolean"}
 
 
 async def _change(call: Call) -> Answer:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
 from mainstay.control.api.bodies import parse_change, parse_list
-from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
+from mainstay.control.api.contract import BOOLEAN, TIME, Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.nouns import detail_endpoint
 from mainstay.control.operations import orders, services
 from mainstay.control.operations.machinery.forecast import Forecast
@@ -36,13 +34,13 @@ from mainstay.control.operations.services import (
     ServiceCondition,
     UptimeView,
 )
-from mainstay.control.store.engine.paging import Page, parse_listing, parse_time
+from mainstay.control.store.engine.paging import Page, parse_listing
 from mainstay.control.store.services import LIVING_ONLY, SERVICES, ServiceRow
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
-LIVING = QueryParameter("living", "Only services that are not in a terminal state", {"type": "boolean"})
+LIVING = QueryParameter("living", "Only services that are not in a terminal state", BOOLEAN)
 MAX_CONDITIONS = 100
 MAX_KEY = 255
 MAX_PLAN_WAIT_SECONDS = 60
@@ -68,7 +66,7 @@ async def _list_services(call: Call) -> Answer:
     async with call.reading() as work:
         page = await work.page(SERVICES, listing, *living)
         items = await show_services(work, page.items)
-    return Answer({**msgspec.to_builtins(page), "items": items})
+    return Answer(msgspec.structs.replace(page, items=items))
 
 
 async def _show(call: Call) -> Answer:
@@ -170,30 +168,20 @@ async def _set_conditions(call: Call) -> Answer:
         return _service_answer(await read_service_view(work, row.id))
 
 
-def _time(call: Call, name: str) -> datetime | None:
-    given = [value for key, value in call.query if key == name]
-    try:
-        return parse_time(given[-1]) if given else None
-    except ValueError:
-        raise BadInput(f"{name} must be a time such as 2026-01-31T12:00:00Z", code="bad_query") from None
-
-
 async def _show_uptime(call: Call) -> Answer:
     async with call.reading() as work:
         row = await work.find(SERVICES, call.path["id"])
-        return Answer(await services.measure_uptime(work, row, _time(call, "start"), _time(call, "end")))
+        return Answer(await services.measure_uptime(work, row, call.time("start"), call.time("end")))
 
 
 async def _read_provenance(work: UnitOfWork, row: ServiceRow) -> dict[str, object]:
     return {"properties": await services.read_provenance(work, row)}
 
 
-DRY_RUN = QueryParameter("dryRun", "Return a forecast and change nothing", {"type": "boolean"})
+DRY_RUN = QueryParameter("dryRun", "Return a forecast and change nothing", BOOLEAN)
 PLAN = (
     QueryParameter(
-        "plan",
-        "Return a forecast that includes the changes on the host, as computed by the agent",
-        {"type": "boolean"},
+        "plan", "Return a forecast that includes the changes on the host, as computed by the agent", BOOLEAN
     ),
     QueryParameter(
         "planWait",
@@ -202,8 +190,7 @@ PLAN = (
     ),
 )
 PLAN_DIGEST = QueryParameter("planDigest", "Execute only if the outcome is still that of this plan")
-FORCE = QueryParameter("force", "End the service at once, without the agent", {"type": "boolean"})
-TIME = {"type": "string", "format": "date-time"}
+FORCE = QueryParameter("force", "End the service at once, without the agent", BOOLEAN)
 ORDER = ("service", "order")
 READ = ("service", "read")
 
