@@ -122,7 +122,7 @@ def _write_rows(place: FormPlace, values: list[object], found: dict[str, str]) -
         origin = str(index) if isinstance(place.before, list) else ""
         found[row_name(place.name, index)] = origin
         _write(place.row(index, origin), value, found)
-    if not values and place.new and _least_rows(place.declared):
+    if not values and place.new and limit_of(place.declared, "minItems", 0):
         _write_new_row(place, 0, found)
 
 
@@ -142,15 +142,11 @@ def shown_text(place: FormPlace, value: object | None) -> str:
     return text_of(place.declared, value)
 
 
-def _least_rows(declared: PropertyDeclaration) -> int:
-    return _limit(declared, "minItems", 0)
-
-
 def most_rows(declared: PropertyDeclaration) -> int:
-    return min(MAX_ROWS, _limit(declared, "maxItems", MAX_ROWS))
+    return min(MAX_ROWS, limit_of(declared, "maxItems", MAX_ROWS))
 
 
-def _limit(declared: PropertyDeclaration, keyword: str, default: int) -> int:
+def limit_of(declared: PropertyDeclaration, keyword: str, default: int) -> int:
     value = declared.keywords.get(keyword)
     return int(value) if isinstance(value, int | float) else default
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from mainstay.control.domain.faults import PathFault
@@ -23,6 +23,7 @@ from mainstay.control.web.forms.entries import (
     FormEntries,
     count_rows,
     is_document,
+    limit_of,
     most_rows,
 )
 from mainstay.control.web.forms.hints import (
@@ -321,55 +322,41 @@ class _Builder:
         else:
             text = show_value(place.before)
             hints = (describe_source(place), *hints) if place.access is PlaceAccess.FILLED else hints
-        return FormField(
-            kind=ControlKind.GIVEN,
-            name=place.name,
-            path=place.path,
-            label=_label(place),
+        return replace(
+            self.control(place, ControlKind.GIVEN, below=True),
             required=True,
             text=text,
             icon=source_icon(place),
             hints=hints,
-            faults=self.take_faults(place.name, place.path, below=True),
             monospaced=place.before is not None and not place.declared.holds_secret,
         )
 
     def secret(self, place: FormPlace) -> FormField:
         is_set = place.before is not None
         declared = place.declared
-        longest = max((_length(place, "maxLength"), _length(place, "minLength")))
+        longest = max(limit_of(declared, "maxLength", 0), limit_of(declared, "minLength", 0))
         many_lines = place.structure is Structure.JSON or declared.type is PropertyType.JSON
         is_long = declared.type is PropertyType.STRING and longest > ONE_LINE_LENGTH
         placeholder = "Set, never shown; type to replace" if is_set else ""
-        return FormField(
-            kind=ControlKind.MASKED_LINES if many_lines or is_long else ControlKind.MASKED,
-            name=place.name,
-            path=place.path,
-            label=_label(place),
+        kind = ControlKind.MASKED_LINES if many_lines or is_long else ControlKind.MASKED
+        return replace(
+            self.control(place, kind, below=True),
             required=_is_required(place) or is_set,
             placeholder="Type it again" if place.name in self.retype else placeholder,
             shown_name=cleared_name(place.name) if place.can_clear_secret else "",
             checked=self.entries.get(cleared_name(place.name)) == TICKED,
-            hints=hints_of(place),
-            faults=self.take_faults(place.name, place.path, below=True),
             monospaced=many_lines,
         )
 
     def object(self, place: FormPlace) -> FormField:
         marker = shown_name(place.name) if place.is_optional_object else ""
-        faults = self.take_faults(place.name, place.path)
-        return FormField(
-            kind=ControlKind.OBJECT,
-            name=place.name,
-            path=place.path,
-            label=_label(place),
+        return replace(
+            self.control(place, ControlKind.OBJECT),
             required=not place.is_optional_object,
             checked=self.entries.get(place.name) == TICKED,
             shown_name=marker,
             shown=self.entries.get(marker, "0"),
             has_toggle=place.is_optional_object and not place.is_grouped,
-            hints=hints_of(place),
-            faults=faults,
             members=self.members(place.members()),
         )
 
@@ -380,15 +367,10 @@ class _Builder:
             name = row_name(place.name, index)
             row = place.row(index, self.entries[name])
             rows.append(FormRow(index, name, self.entries[name], self.field(row)))
-        return FormField(
-            kind=ControlKind.ARRAY,
-            name=place.name,
-            path=place.path,
-            label=_label(place),
+        return replace(
+            self.control(place, ControlKind.ARRAY),
             required=_is_required(place),
             note=count_limits(place.declared),
-            hints=hints_of(place),
-            faults=self.take_faults(place.name, place.path),
             rows=tuple(rows),
             can_add=count < most_rows(place.declared) and len(self.entries) < MAX_INITIAL_ENTRIES,
             noun=_label(place).lower(),
@@ -397,14 +379,9 @@ class _Builder:
     def boolean(self, place: FormPlace) -> FormField:
         text = self.entries.get(place.name, "")
         if place.is_checkbox:
-            return self.leaf(
-                place,
-                ControlKind.CHECK,
-                checked=text == TICKED,
-                shown_name=shown_name(place.name),
-                shown="1",
-            )
-        return self.leaf(place, ControlKind.SELECT if place.in_row else ControlKind.SEGMENTS, choices=YES_NO)
+            field = self.leaf(place, ControlKind.CHECK)
+            return replace(field, checked=text == TICKED, shown_name=shown_name(place.name), shown="1")
+        return self.leaf(place, ControlKind.SELECT if place.in_row else ControlKind.SEGMENTS, YES_NO)
 
     def choice(self, place: FormPlace) -> FormField:
         choices = value_choices(place.declared, self.scope.choices, place.before)
@@ -413,14 +390,14 @@ class _Builder:
             kind = ControlKind.SELECT
         else:
             kind = ControlKind.CARDS if is_option else ControlKind.SEGMENTS
-        return self.leaf(place, kind, choices=self.with_typed(place, self.with_not_set(place, choices)))
+        return self.leaf(place, kind, self.with_typed(place, self.with_not_set(place, choices)))
 
     def reference(self, place: FormPlace) -> FormField:
         references = self.scope.choices.references.get(place.declared.schema_path, NO_REFERENCES)
         choices = service_choices(references, place.before)
         if references.is_search:
-            return self.leaf(place, ControlKind.SEARCH, choices=choices, placeholder="Name or id")
-        return self.leaf(place, ControlKind.SELECT, choices=self.with_typed(place, self.with_not_set(place, choices)))
+            return replace(self.leaf(place, ControlKind.SEARCH, choices), placeholder="Name or id")
+        return self.leaf(place, ControlKind.SELECT, self.with_typed(place, self.with_not_set(place, choices)))
 
     def with_not_set(self, place: FormPlace, choices: tuple[ValueChoice, ...]) -> tuple[ValueChoice, ...]:
         """An optional choice can be left out, unless the server would then fill in a default."""
@@ -438,52 +415,36 @@ class _Builder:
         declared = place.declared
         text = self.entries.get(place.name, "")
         if place.structure is Structure.JSON:
-            below = declared.type is not PropertyType.JSON
-            return self.leaf(place, ControlKind.JSON, monospaced=True, below=below or bool(declared.items))
+            below = declared.type is not PropertyType.JSON or bool(declared.items)
+            return replace(self.leaf(place, ControlKind.JSON, below=below), monospaced=True)
         if declared.type in (PropertyType.INTEGER, PropertyType.NUMBER):
-            return self.leaf(
-                place,
-                ControlKind.NUMBER,
-                unit=number_range(declared),
-                is_integer=declared.type is PropertyType.INTEGER,
-            )
+            is_integer = declared.type is PropertyType.INTEGER
+            return replace(self.leaf(place, ControlKind.NUMBER), unit=number_range(declared), is_integer=is_integer)
         # A field of one line would drop the line breaks.
         kind = ControlKind.LINES if "\n" in text or "\r" in text else ControlKind.TEXT
         monospaced = "pattern" in declared.keywords or declared.type is PropertyType.UUID
-        return self.leaf(place, kind, monospaced=monospaced)
+        return replace(self.leaf(place, kind), monospaced=monospaced)
 
     def leaf(
-        self,
-        place: FormPlace,
-        kind: ControlKind,
-        *,
-        below: bool = False,
-        choices: tuple[ValueChoice, ...] = (),
-        checked: bool = False,
-        shown_name: str = "",
-        shown: str = "",
-        unit: str = "",
-        placeholder: str = "",
-        monospaced: bool = False,
-        is_integer: bool = False,
+        self, place: FormPlace, kind: ControlKind, choices: tuple[ValueChoice, ...] = (), *, below: bool = False
     ) -> FormField:
+        """A control of one value, which the form shows again as it was typed."""
+        return replace(
+            self.control(place, kind, below=below),
+            required=_is_required(place) or place.is_row,
+            text=self.entries.get(place.name, ""),
+            choices=choices,
+        )
+
+    def control(self, place: FormPlace, kind: ControlKind, *, below: bool = False) -> FormField:
+        """What all controls have. It contains nothing that was typed, since that may be a secret."""
         return FormField(
             kind=kind,
             name=place.name,
             path=place.path,
             label=_label(place),
-            required=_is_required(place) or place.is_row,
-            text=self.entries.get(place.name, ""),
-            checked=checked,
-            shown_name=shown_name,
-            shown=shown,
-            choices=choices,
-            unit=unit,
-            placeholder=placeholder,
             hints=hints_of(place),
             faults=self.take_faults(place.name, place.path, below=below),
-            monospaced=monospaced,
-            is_integer=is_integer,
         )
 
 
@@ -491,11 +452,6 @@ def _is_required(place: FormPlace) -> bool:
     """Not marked as optional. A default or a generator makes a property as good as set."""
     declared = place.declared
     return declared.required or declared.default is not None
-
-
-def _length(place: FormPlace, keyword: str) -> int:
-    value = place.declared.keywords.get(keyword)
-    return int(value) if isinstance(value, int | float) else 0
 
 
 def _label(place: FormPlace) -> str:
