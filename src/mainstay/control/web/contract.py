@@ -92,9 +92,13 @@ class PageCall:
         """The last value of a query parameter."""
         return next((value for key, value in reversed(self.call.query) if key == name), default)
 
+    def typed(self, name: str, default: str = "") -> str:
+        """The last value of a form field."""
+        return next((value for key, value in reversed(self.form) if key == name), default)
+
     def posted(self, name: str, default: str = "") -> str:
         """The last value of a form field, without surrounding space."""
-        return next((value for key, value in reversed(self.form) if key == name), default).strip()
+        return self.typed(name, default).strip()
 
     def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self.call.reading()

@@ -266,7 +266,7 @@ def _typed_form(call: PageCall, fields: Sequence[NounField]) -> Typed:
     return {
         each.name: [value for name, value in call.form if name == each.name]
         if each.kind == "choices"
-        else next((value for name, value in reversed(call.form) if name == each.name), "")
+        else call.typed(each.name)
         for each in fields
     }
 

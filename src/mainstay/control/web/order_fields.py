@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mainstay.control.domain.values import is_uuid
 from mainstay.control.operations.services import DEFAULT_GROUP
@@ -43,8 +44,7 @@ class OrderEntries:
 
 def posted_entries(call: PageCall) -> OrderEntries:
     # A name keeps its surrounding space: the server decides about it.
-    name = next((value for key, value in reversed(call.form) if key == "name"), "")
-    return OrderEntries(name, *(call.posted(each) for each in NAMES[1:]))
+    return OrderEntries(call.typed("name"), *(call.posted(each) for each in NAMES[1:]))
 
 
 def asked_entries(call: PageCall) -> OrderEntries:
@@ -89,44 +89,40 @@ class OrderFieldChoices:
     offers: OrderOffers
 
 
-@dataclass(frozen=True, slots=True)
-class _FieldMaker:
-    faults: Sequence[tuple[str, str]]
-
-    def make(
-        self,
-        name: str,
-        label: str,
-        text: str,
-        listed: Sequence[tuple[str, str]] = (),
-        *,
-        kind: ControlKind = ControlKind.SELECT,
-        required: bool = True,
-        hints: tuple[str, ...] = (),
-    ) -> FormField:
-        choices = tuple(ValueChoice(id_, id_, title) for id_, title in listed)
-        if text and kind is ControlKind.SELECT and all(text != id_ for id_, _ in listed):
-            choices = (*choices, ValueChoice(text, text, text, "not offered"))
-        return FormField(
-            kind=kind,
-            name=name,
-            path=name,
-            label=label,
-            text=text,
-            choices=choices,
-            required=required,
-            placeholder="Name or id" if kind is ControlKind.SEARCH else "",
-            hints=hints,
-            faults=tuple(message for path, message in self.faults if path == name),
-            monospaced=name == "agentTags",
-        )
+def order_field(
+    name: str,
+    label: str,
+    text: str,
+    listed: Sequence[tuple[str, str]] = (),
+    *,
+    faults: Sequence[tuple[str, str]],
+    kind: ControlKind = ControlKind.SELECT,
+    required: bool = True,
+    hints: tuple[str, ...] = (),
+) -> FormField:
+    """`faults` are (field, message) of the whole form."""
+    choices = tuple(ValueChoice(id_, id_, title) for id_, title in listed)
+    if text and kind is ControlKind.SELECT and all(text != id_ for id_, _ in listed):
+        choices = (*choices, ValueChoice(text, text, text, "not offered"))
+    return FormField(
+        kind=kind,
+        name=name,
+        path=name,
+        label=label,
+        text=text,
+        choices=choices,
+        required=required,
+        placeholder="Name or id" if kind is ControlKind.SEARCH else "",
+        hints=hints,
+        faults=tuple(message for path, message in faults if path == name),
+        monospaced=name == "agentTags",
+    )
 
 
 def order_fields(
     typed: OrderEntries, choices: OrderFieldChoices, faults: Sequence[tuple[str, str]]
 ) -> tuple[FormField, ...]:
-    """`faults` are (field, message)."""
-    make = _FieldMaker(faults).make
+    make = partial(order_field, faults=faults)
     fields = [make("name", "Name", typed.name, kind=ControlKind.TEXT, hints=(NAME_HINT,))]
     customers = choices.customers
     if customers is not None and customers.complete:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.lifecycle.state_kind import kind_of_state
+from mainstay.control.operations.machinery.views import ServiceView
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall
 from mainstay.control.web.forms.fields import FormField, PlacedFault, PropertyForm, build_form
 from mainstay.control.web.forms.places import FormScope
@@ -88,7 +89,7 @@ class PlanPage:
     asked_later: bool = False
     status: int = 200
     order: PlannedOrder
-    forecast: OrderForecast | None = field(default=None)
+    forecast: OrderForecast | None = None
 
     def answer(self) -> PageAnswer:
         values: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
@@ -102,6 +103,15 @@ class PlanPage:
             "refusal": "" if self.refusal is None else str(self.refusal),
         }
         return PageAnswer("plan.html", values, status=self.status)
+
+
+def service_facts(service: ServiceView) -> list[tuple[str, str, str]]:
+    return [
+        ("Service", service.name, f"/services/{service.id}"),
+        ("Type", service.service_type.name, f"/service-types/{service.service_type_id}"),
+        ("Agent", f"{service.agent.name} ({service.agent.status})", ""),
+        ("State", service.status, ""),
+    ]
 
 
 def untyped_secrets(call: PageCall, scope: FormScope, posted: PostedForm) -> tuple[PathFault, ...]:

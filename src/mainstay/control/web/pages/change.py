@@ -17,11 +17,12 @@ from mainstay.control.web.action_addresses import action_address, action_in
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
 from mainstay.control.web.forms.choices import FormChoices
 from mainstay.control.web.forms.entries import FormEntries, add_row, initial_entries, remove_row
-from mainstay.control.web.forms.fields import ControlKind, FormField, PlacedFault, build_form
+from mainstay.control.web.forms.fields import ControlKind, build_form
 from mainstay.control.web.forms.places import FormScope
 from mainstay.control.web.forms.posted import PostedForm
 from mainstay.control.web.order_choices import read_form, read_offers, read_references
-from mainstay.control.web.order_pages import FormPage, PlanPage, untyped_secrets
+from mainstay.control.web.order_fields import order_field, place_faults
+from mainstay.control.web.order_pages import FormPage, PlanPage, service_facts, untyped_secrets
 from mainstay.control.web.planned_requests import OrderForecast, PlannedRequest, dry_run, execute, forecast
 from mainstay.control.web.views.plans import PlannedOrder
 
@@ -101,7 +102,7 @@ async def _read_action(call: PageCall) -> ServiceAction:
         raise ApiRefusal(
             404, {"error": f"the type of this service has no action {action[:100]}", "code": "not_found"}
         )
-    name = next((value for key, value in reversed(call.form) if key == "name"), service.name)
+    name = call.typed("name", service.name)
     force = action == DELETE and "true" in (call.asked("force"), call.posted("force"))
     # A posted form keeps its version: it was filled in for that one.
     version = call.posted("version") if call.form else str(service.version)
@@ -225,14 +226,13 @@ def _plan_page(
 
 def _refused_form(action: ServiceAction, scope: FormScope, posted: PostedForm, refusal: ApiRefusal) -> PageAnswer:
     is_body = refusal.code == "invalid_body"
-    faults = [PathFault(path, message) for path, message in refusal.faults]
     return _form_page(
         action,
         scope,
         posted.numbered_entries,
         retype=posted.retype,
-        faults=() if is_body else faults,
-        order_faults=faults if is_body else (),
+        faults=() if is_body else [PathFault(path, message) for path, message in refusal.faults],
+        order_faults=refusal.faults if is_body else (),
         refusal=refusal,
     )
 
@@ -244,12 +244,15 @@ def _form_page(
     *,
     retype: frozenset[str] = frozenset(),
     faults: Sequence[PathFault] = (),
-    order_faults: Sequence[PathFault] = (),
+    order_faults: Sequence[tuple[str, str]] = (),
     refusal: ApiRefusal | None = None,
 ) -> PageAnswer:
     service, lifecycle = action.service, action.definition.lifecycle
     known = lifecycle.actions.get(action.action)
     to = None if known is None else known.successes.get(service.status)
+    hints = ("A new name applies at once, without a job.",)
+    name = order_field("name", "Name", action.name, faults=order_faults, kind=ControlKind.TEXT, hints=hints)
+    fields = (name,) if action.action == UPDATE else ()
     return FormPage(
         heading=action.verb,
         crumbs=(("Services", "/services"), (service.name, action.page)),
@@ -257,17 +260,12 @@ def _form_page(
         url=action.url,
         discard=action.page,
         form=build_form(scope, entries, faults=faults, retype=retype),
-        fields=(_name_field(action, order_faults),) if action.action == UPDATE else (),
-        faults=tuple(PlacedFault(each.path, each.message, _field_of(each)) for each in order_faults),
+        fields=fields,
+        faults=place_faults(fields, order_faults),
         # The version that the form was filled in for: a change by others in between is refused instead of overwritten.
         # After that refusal it is the present one, which the user now knows of.
         carried=[("version", str(service.version) if _is_stale(refusal) else action.version)],
-        facts=[
-            ("Service", service.name, action.page),
-            ("Type", service.service_type.name, f"/service-types/{service.service_type_id}"),
-            ("Agent", f"{service.agent.name} ({service.agent.status})", ""),
-            ("State", service.status, ""),
-        ],
+        facts=service_facts(service),
         aside_title="This change",
         action=action.action,
         lifecycle=lifecycle,
@@ -278,23 +276,6 @@ def _form_page(
 
 def _is_stale(refusal: ApiRefusal | None) -> bool:
     return refusal is not None and refusal.status == 412
-
-
-def _field_of(fault: PathFault) -> str | None:
-    return "name" if fault.path == "name" else None
-
-
-def _name_field(action: ServiceAction, faults: Sequence[PathFault]) -> FormField:
-    return FormField(
-        kind=ControlKind.TEXT,
-        name="name",
-        path="name",
-        label="Name",
-        text=action.name,
-        required=True,
-        hints=("A new name applies at once, without a job.",),
-        faults=tuple(each.message for each in faults if each.path == "name"),
-    )
 
 
 PAGES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.service_types import ServiceTypeDefinition
@@ -11,11 +11,11 @@ from mainstay.control.operations.machinery.runs import definition_of
 from mainstay.control.operations.machinery.views import ServiceView, show_service
 from mainstay.control.store.services import SERVICES
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
-from mainstay.control.web.forms.choices import FormChoices, ValueChoice
+from mainstay.control.web.forms.choices import ValueChoice
 from mainstay.control.web.forms.fields import ControlKind, FormField, PlacedFault, build_form
 from mainstay.control.web.forms.places import FormScope
 from mainstay.control.web.order_choices import read_offers
-from mainstay.control.web.order_pages import FormPage, PlanPage
+from mainstay.control.web.order_pages import FormPage, PlanPage, service_facts
 from mainstay.control.web.planned_requests import OrderForecast, PlannedRequest, execute, forecast
 from mainstay.control.web.views.plans import MOVE, PlannedOrder
 
@@ -106,7 +106,7 @@ async def _post(call: PageCall) -> PageAnswer:
 
 def _plan_page(form: MoveForm, found: OrderForecast, outdated: str = "") -> PageAnswer:
     definition = form.definition
-    page = PlanPage(
+    return PlanPage(
         title=f"Plan: {form.verb}",
         crumbs=form.crumbs,
         url=form.url,
@@ -114,15 +114,15 @@ def _plan_page(form: MoveForm, found: OrderForecast, outdated: str = "") -> Page
         discard=form.page,
         carried=[(FIELD, form.agent_id), ("version", form.version)],
         edit="Choose another agent",
+        outdated=outdated,
         order=PlannedOrder(MOVE, definition.lifecycle, definition.properties, form.service.properties),
         forecast=found,
-    )
-    return replace(page, outdated=outdated).answer()
+    ).answer()
 
 
 def _form_page(form: MoveForm, *, fault: str = "", refusal: ApiRefusal | None = None) -> PageAnswer:
     service = form.service
-    scope = FormScope(NO_PROPERTIES, {}, service.status, FormChoices({}, {}))
+    scope = FormScope(NO_PROPERTIES, {}, service.status)
     return FormPage(
         heading=form.verb,
         crumbs=form.crumbs,
@@ -135,12 +135,7 @@ def _form_page(form: MoveForm, *, fault: str = "", refusal: ApiRefusal | None = 
         faults=(PlacedFault(FIELD, fault, FIELD),) if fault else (),
         # A change by others in between is refused instead of overwritten.
         carried=[("version", str(service.version))],
-        facts=[
-            ("Service", service.name, form.page),
-            ("Type", service.service_type.name, f"/service-types/{service.service_type_id}"),
-            ("Agent", f"{service.agent.name} ({service.agent.status})", ""),
-            ("State", service.status, ""),
-        ],
+        facts=service_facts(service),
         aside_title="This move",
         action=MOVE,
         lifecycle=form.definition.lifecycle,

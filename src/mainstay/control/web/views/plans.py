@@ -82,7 +82,8 @@ def show_plan(order: PlannedOrder, forecast: Mapping[str, Any], now: datetime) -
     path = [str(state) for state in forecast["path"]]
     host = forecast.get("host")
     events = [each for each in host["events"] if isinstance(each, Mapping)] if host else []
-    expires_at = _time(forecast.get("expiresAt"))
+    expires = forecast.get("expiresAt")
+    expires_at = None if expires is None else datetime.fromisoformat(expires)
     all_rows = property_rows(order.before or {}, forecast["properties"])
     rows = [row for row in all_rows if row.coming is not None]
     changes = bool(rows) and order.before is not None
@@ -104,12 +105,6 @@ def show_plan(order: PlannedOrder, forecast: Mapping[str, Any], now: datetime) -
         expires_at=expires_at,
         time_left="" if expires_at is None else running_time((expires_at - now).total_seconds()),
     )
-
-
-def _time(value: object) -> datetime | None:
-    if isinstance(value, str):
-        return datetime.fromisoformat(value)
-    return value if isinstance(value, datetime) else None
 
 
 def _states(order: PlannedOrder, path: Sequence[str], *, changes: bool) -> tuple[PathState, ...]:
