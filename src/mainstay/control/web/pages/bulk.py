@@ -25,65 +25,38 @@ class BulkLine:
     job_id: str = ""
 
 
-async def _preview(call: PageCall) -> PageAnswer:
-    action = _action(call)
-    lines = [await _forecast(call, service_id, action) for service_id in _chosen(call)]
-    return PageAnswer("bulk.html", {"action": action, "lines": lines, "done": False, "too_many": _is_too_many(call)})
-
-
-async def _execute(call: PageCall) -> PageAnswer:
-    action = _action(call)
-    lines = [await _place(call, service_id, action) for service_id in _chosen(call)]
-    return PageAnswer("bulk.html", {"action": action, "lines": lines, "done": True, "too_many": False})
-
-
-def _action(call: PageCall) -> str:
+async def _answer(call: PageCall, *, dry_run: bool) -> PageAnswer:
     action = call.posted("action")
     if not action:
         raise BadInput("choose an action for the ticked services")
-    return action
+    ids = list(dict.fromkeys(value for name, value in call.form if name == "id" and value))
+    lines = [await _line(call, each, action, dry_run=dry_run) for each in ids[:MAX_SERVICES]]
+    too_many = dry_run and len(ids) > MAX_SERVICES
+    return PageAnswer("bulk.html", {"action": action, "lines": lines, "done": not dry_run, "too_many": too_many})
 
 
-def _chosen(call: PageCall) -> list[str]:
-    return list(dict.fromkeys(value for name, value in call.form if name == "id" and value))[:MAX_SERVICES]
-
-
-def _is_too_many(call: PageCall) -> bool:
-    return len({value for name, value in call.form if name == "id"}) > MAX_SERVICES
-
-
-def _address(service_id: str) -> str:
-    return f"/api/v1/services/{quote(service_id, safe='')}"
-
-
-async def _forecast(call: PageCall, service_id: str, action: str) -> BulkLine:
+async def _line(call: PageCall, service_id: str, action: str, *, dry_run: bool) -> BulkLine:
     service: dict[str, Any] = {"name": service_id, "status": ""}
+    address = f"/api/v1/services/{quote(service_id, safe='')}"
+    query = [("dryRun", "true")] if dry_run else []
     try:
-        service = await call.api("GET", _address(service_id))
-        forecast = await _request(call, service_id, action, [("dryRun", "true")])
+        service = await call.api("GET", address)
+        if action == "delete":
+            result = await call.api("DELETE", address, query=query)
+        else:
+            result = await call.api("POST", f"{address}/{quote(action, safe='')}", query=query)
     except ApiRefusal as refusal:
         return BulkLine(service_id, service["name"], service["status"], str(refusal))
-    return BulkLine(service_id, service["name"], service["status"], "", path=tuple(forecast["path"]))
-
-
-async def _place(call: PageCall, service_id: str, action: str) -> BulkLine:
-    service: dict[str, Any] = {"name": service_id, "status": ""}
-    try:
-        service = await call.api("GET", _address(service_id))
-        result = await _request(call, service_id, action, [])
-    except ApiRefusal as refusal:
-        return BulkLine(service_id, service["name"], service["status"], str(refusal))
+    if dry_run:
+        return BulkLine(service_id, service["name"], service["status"], "", path=tuple(result["path"]))
     job = result.get("activeJob") if isinstance(result, dict) else None
     return BulkLine(service_id, service["name"], service["status"], "", job_id=str(job["id"]) if job else "")
 
 
-async def _request(call: PageCall, service_id: str, action: str, query: list[tuple[str, str]]) -> Any:
-    if action == "delete":
-        return await call.api("DELETE", _address(service_id), query=query)
-    return await call.api("POST", f"{_address(service_id)}/{quote(action, safe='')}", query=query)
-
-
+ORDER = ("service", "order")
 PAGES = (
-    WebPage(method="POST", path="/services/bulk", act=_preview, access=("service", "order")),
-    WebPage(method="POST", path="/services/bulk/execute", act=_execute, access=("service", "order")),
+    WebPage(method="POST", path="/services/bulk", act=lambda call: _answer(call, dry_run=True), access=ORDER),
+    WebPage(
+        method="POST", path="/services/bulk/execute", act=lambda call: _answer(call, dry_run=False), access=ORDER
+    ),
 )
