@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mainstay.control.access import ACCESS, Caller, Role
@@ -23,35 +24,30 @@ class NavigationLink:
     alarming: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Navigation:
-    groups: tuple[tuple[str, tuple[NavigationLink, ...]], ...]
-    # Whether the caller offers services: an admin, or a participant that has an agent.
-    provides: bool
-
-
-async def read_navigation(tables: Store, caller: Caller) -> Navigation:
+async def read_navigation(tables: Store, caller: Caller) -> list[tuple[str, Sequence[NavigationLink]]]:
+    """(name, links) of each group."""
     async with tables.autocommit() as tx:
         if caller.role is Role.ADMIN:
             counts = await store.count_for_admin(tx)
         else:
             counts = await store.count_for_participant(tx, str(caller.participant_id))
+    # An admin, or a participant that has an agent.
     provides = bool(counts["provides"])
     offline, active = int(str(counts["offline"])), int(str(counts["active"]))
     shown = {
         "/jobs": (f"{active:,}" if active else "", False),
         "/agents": (f"{offline:,} offline" if offline else "", offline > 0),
     }
-    groups = []
+    groups: list[tuple[str, Sequence[NavigationLink]]] = []
     for group in GROUPS:
-        links = tuple(
+        links = [
             NavigationLink(page.path, entry.label, entry.icon, *shown.get(page.path, ()))
             for page, entry in _entries(group)
             if _is_shown(page, entry, caller, provides=provides)
-        )
+        ]
         if links:
             groups.append((group, links))
-    return Navigation(tuple(groups), provides)
+    return groups
 
 
 async def is_provider(tx: Transaction, caller: Caller) -> bool:

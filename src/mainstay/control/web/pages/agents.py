@@ -213,10 +213,6 @@ async def _enroll(call: PageCall) -> PageAnswer:
     return await _enrolment_page(call, await call.api("POST", f"{API}/{call.path['id']}/enrolment-codes"))
 
 
-async def _show_enrolment(call: PageCall) -> PageAnswer:
-    return await _enrolment_page(call)
-
-
 async def _install_page(call: PageCall, command: Any = None, *, refusal: str = "", status: int = 200) -> PageAnswer:
     agent = await _find(call)
     state = None
@@ -228,10 +224,6 @@ async def _install_page(call: PageCall, command: Any = None, *, refusal: str = "
     return PageAnswer(
         "agent_install.html", {"agent": agent, "state": state, "command": command, "refusal": refusal}, status=status
     )
-
-
-async def _show_install(call: PageCall) -> PageAnswer:
-    return await _install_page(call)
 
 
 async def _change_install(call: PageCall) -> PageAnswer:
@@ -267,8 +259,8 @@ PAGES = (
     WebPage(method="POST", path="/agents/{id}/status", act=_set_status, access=WRITE),
     *confirmed_pages("/agents/{id}/delete", WRITE, _confirm_deletion),
     *confirmed_pages("/agents/{id}/grant", ("agent_type", "write"), _confirm_grant),
-    WebPage(method="GET", path="/agents/{id}/enrolment", act=_show_enrolment, access=WRITE, only_reads=False),
+    WebPage(method="GET", path="/agents/{id}/enrolment", act=_enrolment_page, access=WRITE, only_reads=False),
     WebPage(method="POST", path="/agents/{id}/enrolment", act=_enroll, access=WRITE),
-    WebPage(method="GET", path="/agents/{id}/install-command", act=_show_install, access=WRITE, only_reads=False),
+    WebPage(method="GET", path="/agents/{id}/install-command", act=_install_page, access=WRITE, only_reads=False),
     WebPage(method="POST", path="/agents/{id}/install-command", act=_change_install, access=WRITE),
 )

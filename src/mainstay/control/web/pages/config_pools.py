@@ -68,10 +68,6 @@ async def _page(call: PageCall, added: AddedValues | None = None) -> PageAnswer:
     return PageAnswer("pool.html", values, status=400 if added is not None and added.refused else 200)
 
 
-async def _show(call: PageCall) -> PageAnswer:
-    return await _page(call)
-
-
 async def _add(call: PageCall) -> PageAnswer:
     pool = await call.api("GET", f"{API}/{call.path['id']}")
     added = await add_values(call, VALUES, pool, "configPoolId")
@@ -139,7 +135,7 @@ PAGES = (
             related=(("/pools", "Pools"),),
         )
     ),
-    WebPage(method="GET", path="/config-pools/{id}", act=_show, access=("config_pool", "read")),
+    WebPage(method="GET", path="/config-pools/{id}", act=_page, access=("config_pool", "read")),
     WebPage(method="POST", path="/config-pools/{id}", act=_add, access=WRITE),
     *confirmed_pages("/config-pool-values/{id}/delete", WRITE, _confirm_removal),
 )

@@ -11,7 +11,7 @@ from mainstay.control.operations import jobs
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store.agents import AGENTS
-from mainstay.control.store.engine.paging import CursorPage, Page, parse_listing
+from mainstay.control.store.engine.paging import CursorPage, parse_listing
 from mainstay.control.store.engine.records import Table
 from mainstay.control.store.jobs import JOBS, find_jobs
 from mainstay.control.store.services import SERVICES
@@ -48,7 +48,23 @@ async def _show(call: PageCall) -> PageAnswer:
         items = await show_jobs(work, page.items)
         shown = await _with_context(work, items)
     kept = [(name, value) for name, value in call.query if name in FILTERS and value]
-    return PageAnswer("jobs.html", _values(page, shown, items, statuses, kept, after))
+    chosen = [("status", each) for each in statuses]
+    values = {
+        "rows": list(zip(shown, items, strict=True)),
+        "views": [
+            (label, [*(("status", each) for each in wanted), *kept], set(wanted) == set(statuses))
+            for label, wanted in VIEWS
+        ],
+        "statuses": statuses,
+        "statuses_only": chosen,
+        "filters": dict.fromkeys(FILTERS, "") | dict(kept),
+        "is_filtered": bool(kept),
+        "query": [*chosen, *kept],
+        "next": page.next if isinstance(page, CursorPage) else None,
+        "after": after,
+        "has_active": any(job.is_active for job in shown),
+    }
+    return PageAnswer("jobs.html", values)
 
 
 def _job_statuses(given: tuple[str, ...]) -> list[JobStatus]:
@@ -74,31 +90,6 @@ async def _with_context(work: UnitOfWork, items: list[JobView]) -> list[ShownJob
     parties = {each.id: each.name for job in items for each in (job.provider, job.consumer)}
     contexts = await jobs.read_contexts(work, items, parties)
     return [shown_job(job, contexts.get(job.id), job.service.agent.status, work.now) for job in items]
-
-
-def _values(
-    page: Page[Any] | CursorPage[Any],
-    shown: list[ShownJob],
-    items: list[JobView],
-    statuses: tuple[str, ...],
-    kept: list[tuple[str, str]],
-    after: str,
-) -> dict[str, Any]:
-    return {
-        "rows": list(zip(shown, items, strict=True)),
-        "views": [
-            (label, [*(("status", each) for each in wanted), *kept], set(wanted) == set(statuses))
-            for label, wanted in VIEWS
-        ],
-        "statuses": statuses,
-        "statuses_only": [("status", each) for each in statuses],
-        "filters": dict.fromkeys(FILTERS, "") | dict(kept),
-        "is_filtered": any(value for _, value in kept),
-        "query": [*(("status", each) for each in statuses), *kept],
-        "next": page.next if isinstance(page, CursorPage) else None,
-        "after": after,
-        "has_active": any(job.is_active for job in shown),
-    }
 
 
 PAGES = (

@@ -130,10 +130,6 @@ async def _page(call: PageCall, added: AddedValues | None = None) -> PageAnswer:
     return PageAnswer("pool.html", values, status=400 if added is not None and added.refused else 200)
 
 
-async def _show(call: PageCall) -> PageAnswer:
-    return await _page(call)
-
-
 async def _add(call: PageCall) -> PageAnswer:
     pool = await call.api("GET", f"{API}/{call.path['id']}")
     added = await add_values(call, VALUES, pool, "servicePoolId")
@@ -201,7 +197,7 @@ PAGES = (
         access=("service_pool", "read"),
         navigation=NavigationEntry("Pools", "i-pool", 2, "Estate", "provider"),
     ),
-    WebPage(method="GET", path="/pools/{id}", act=_show, access=("service_pool", "read")),
+    WebPage(method="GET", path="/pools/{id}", act=_page, access=("service_pool", "read")),
     WebPage(method="POST", path="/pools/{id}", act=_add, access=WRITE),
     *confirmed_pages("/pool-values/{id}/delete", WRITE, _confirm_removal),
 )

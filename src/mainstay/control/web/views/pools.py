@@ -13,13 +13,12 @@ from markupsafe import Markup
 
 from mainstay.control.operations.machinery.pool_allocation import Subnet
 from mainstay.control.web.contract import ApiRefusal, PageCall
-from mainstay.control.web.drawings.pool_cells import MAX_CELLS, PoolCell, draw_pool_bar, draw_pool_cells
+from mainstay.control.web.drawings.pool_cells import MAX_CELLS, NEARLY_FULL, PoolCell, draw_pool_bar, draw_pool_cells
 from mainstay.control.web.noun_pages import read_document
 
 MOST_ADDED = 1000
 MOST_REFUSED = 20
 RANGE = re.compile(r"(\d{1,18})\s*(?:-|–|\.\.|to)\s*(\d{1,18})")
-NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
