@@ -26,7 +26,6 @@ from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.api.endpoints.root import HEALTH_PATHS
 from mainstay.control.api.errors import PHRASES, HttpRefusal, bug_answer, refusal_answer
 
-BASE = "/api/v1"
 # Limit without a token: such requests have small bodies.
 OPEN_BODY_BYTES = 16 * 2**10
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -81,7 +80,7 @@ class RequestPipeline:
             answer = await self._act(endpoint, request)
             response = _respond(endpoint, answer)
         except Exception as error:  # noqa: BLE001 - a bug is logged with an id and answered with 500
-            response = _refuse(error, request_id)
+            response = _json_response(*refusal_or_bug(error, request_id))
         response.headers.update(SAFE_HEADERS, **{"X-Request-Id": request_id})
         status = response.status_code or endpoint.status
         record_request(self._dependencies, request, request_id, endpoint.method, endpoint.path, status, started)
@@ -189,10 +188,6 @@ def refusal_or_bug(error: Exception, request_id: str) -> tuple[int, dict[str, ob
         log.error("bug", id=request_id, incident=incident, exc_info=error)
         found = (500, bug_answer(incident), {})
     return found
-
-
-def _refuse(error: Exception, request_id: str) -> Response[Any]:
-    return _json_response(*refusal_or_bug(error, request_id))
 
 
 def _json_response(status: int, document: Mapping[str, object], headers: dict[str, str]) -> Response[Any]:

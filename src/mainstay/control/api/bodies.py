@@ -122,19 +122,16 @@ def _parse(raw: bytes, body: type[B], noun: frozenset[str]) -> tuple[B, dict[str
             faults.append(_fault(wire, error))
     echoed: dict[str, object] = {}
     if known < len(document) and not (known and issubclass(body, AgentProtocolBody)):
-        echoed = {name: value for name, value in document.items() if name in noun and name not in _known(body)}
+        fixed = noun.difference(body.__struct_encode_fields__)
+        echoed = {name: value for name, value in document.items() if name in fixed}
         faults += _unknown_fields(document, body, noun)
     if faults:
         raise InvalidProperties(faults, code="invalid_body")
     return body(**values), echoed
 
 
-def _known(body: type[Body]) -> tuple[str, ...]:
-    return body.__struct_encode_fields__
-
-
 def _unknown_fields(document: dict[str, object], body: type[Body], noun: frozenset[str]) -> list[PathFault]:
-    known = _known(body)
+    known = body.__struct_encode_fields__
     expected = noun.union(known)
     unknown = [name for name in document if name not in expected]
     faults = [

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 import msgspec
 from litestar import Response
-from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
 
@@ -28,7 +27,7 @@ from mainstay.control.api.application import (
 from mainstay.control.api.contract import Call, Dependencies
 from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.web import sessions
-from mainstay.control.web.contract import ApiRefusal, BrowserSession, PageAnswer, PageCall, WebPage
+from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
 from mainstay.control.web.live import LiveHub
 from mainstay.control.web.navigation import read_navigation
 from mainstay.control.web.pages import all_pages
@@ -136,24 +135,21 @@ class WebPipeline:
         if answer.redirect is not None:
             if answer.notice:
                 set_cookies.append(cookies.set(sessions.NOTICE, answer.notice[: sessions.MAX_NOTICE]))
-            return _with_cookies(Response(b"", status_code=303, headers={"Location": answer.redirect}), set_cookies)
+            return Response(b"", status_code=303, headers={"Location": answer.redirect}, cookies=set_cookies)
         if not answer.template:
             body = msgspec.json.encode(answer.document)
-            return _with_cookies(
-                Response(body, status_code=answer.status, media_type="application/json"), set_cookies
-            )
+            return Response(body, status_code=answer.status, cookies=set_cookies, media_type="application/json")
+        values = await self._frame_values(call) | dict(answer.values)
         if call.fragment is not None:
-            text = _render_regions(
-                answer.template, call.fragment, await self._frame_values(call) | dict(answer.values)
-            )
+            text = _render_regions(answer.template, call.fragment, values)
             return Response(text.encode(), status_code=answer.status, media_type=HTML)
         notice = cookies.get(sessions.NOTICE)
         if notice:
             set_cookies.append(cookies.set(sessions.NOTICE, ""))
-        values = await self._frame_values(call) | {"notice": notice} | dict(answer.values)
-        text = render(answer.template, values)
-        response = Response(text.encode(), status_code=answer.status, headers=dict(answer.headers), media_type=HTML)
-        return _with_cookies(response, set_cookies)
+        text = render(answer.template, {**values, "notice": notice})
+        return Response(
+            text.encode(), status_code=answer.status, headers=answer.headers, cookies=set_cookies, media_type=HTML
+        )
 
     async def _frame_values(self, call: PageCall) -> dict[str, Any]:
         """What `frame.html` shows on every page."""
@@ -186,29 +182,21 @@ class WebPipeline:
             where = _url_of(request)
             target = "/signin" if where == "/" else f"/signin?next={quote(where, safe='')}"
             return Response(b"", status_code=303, headers={"Location": target})
-        session: BrowserSession | None = None
-        caller = None
-        try:
+        caller, session = None, None
+        # Without a session, or without a database, the error has no side bar.
+        with contextlib.suppress(Exception):
             cookie = cookies.get(sessions.SESSION)
             caller, session = await sessions.find_session(self._dependencies, cookie, in_use=False)
-        except Exception:  # noqa: BLE001 - without a session, or without a database, the error has no side bar
-            caller = None
-        inner = Call(self._dependencies, {}, (), request.headers, b"", caller, "")
-        call = PageCall(inner, session, _url_of(request), self._hub)
-        values = {"status": status, "document": document, "title": _error_title(status)}
-        if status == 503:
-            call = replace(call, call=replace(call.call, caller=None))
-        text = render("error.html", await self._frame_values(call) | values)
-        return Response(text.encode(), status_code=status, headers=headers, media_type=HTML)
+        shown_to = None if status == 503 else caller
+        inner = Call(self._dependencies, {}, (), request.headers, b"", shown_to, "")
+        frame = await self._frame_values(PageCall(inner, session, _url_of(request), self._hub))
+        return _error_response(frame, status, document, headers)
 
     def error_page(self, request: HttpRequest, status: int, document: Mapping[str, object]) -> Response[Any] | None:
         """For paths that are neither a page nor an endpoint. None: the client did not ask for HTML."""
         if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
             return None
-        text = render(
-            "error.html", {**BARE_FRAME, "status": status, "document": document, "title": _error_title(status)}
-        )
-        return Response(text.encode(), status_code=status, headers=dict(PAGE_HEADERS), media_type=HTML)
+        return _error_response(BARE_FRAME, status, document, PAGE_HEADERS)
 
 
 def _render_regions(template: str, names: str, values: Mapping[str, Any]) -> str:
@@ -227,8 +215,12 @@ def _prefers_json(request: HttpRequest) -> bool:
     return "application/json" in accept and "text/html" not in accept
 
 
-def _error_title(status: int) -> str:
-    return ERROR_TITLES.get(status, "This request is not valid")
+def _error_response(
+    frame: Mapping[str, Any], status: int, document: Mapping[str, object], headers: Mapping[str, str]
+) -> Response[Any]:
+    title = ERROR_TITLES.get(status, "This request is not valid")
+    text = render("error.html", {**frame, "status": status, "document": document, "title": title})
+    return Response(text.encode(), status_code=status, headers=headers, media_type=HTML)
 
 
 def _url_of(request: HttpRequest) -> str:
@@ -251,11 +243,6 @@ def _read_form(page: WebPage, call: Call) -> Sequence[tuple[str, str]]:
         raise HttpRefusal(400, "bad_request", f"the form is damaged or has more than {MAX_FIELDS} fields") from None
     # Browsers send line breaks of text areas as CR LF.
     return [(name, value.replace("\r\n", "\n")) for name, value in form]
-
-
-def _with_cookies(response: Response[Any], cookies: Sequence[Cookie]) -> Response[Any]:
-    response.cookies.extend(cookies)
-    return response
 
 
 async def _serve_static(request: HttpRequest) -> Response[Any]:
