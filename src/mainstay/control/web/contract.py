@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
 from litestar.datastructures import Cookie
 
 from mainstay.control.access import Caller
+from mainstay.control.api.admission import refuse_role
 from mainstay.control.api.contract import Call
 from mainstay.control.api.errors import refusal_answer
+from mainstay.control.api.inner_calls import find_endpoint
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.web.api_calls import call_endpoint
 from mainstay.control.web.live import LiveHub
 
 Audience = Literal["everyone", "provider", "admin"]
@@ -112,15 +113,22 @@ class PageCall:
         query: Sequence[tuple[str, str]] = (),
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Calls an endpoint of the API in process, with the rights of this caller. Returns the JSON document of the
-        answer as plain values; raises `ApiRefusal`."""
+        """Calls an endpoint of the API in process, with the rights of this caller: pages have no rules of their own.
+        Returns the JSON document of the answer as plain values; raises `ApiRefusal`."""
+        found = find_endpoint(method, path)
+        if found is None:
+            raise LookupError(f"there is no endpoint {method} {path}")
+        endpoint, parameters = found
+        raw_body = b"" if body is None else msgspec.json.encode(body)
+        inner = replace(self.call, path=parameters, query=query, headers=headers or {}, raw_body=raw_body)
         try:
-            answer = await call_endpoint(self.call, method, path, body, query, headers or {})
+            refuse_role(self.caller, endpoint)
+            answer = await endpoint.act(inner)
         except Exception as error:
-            found = refusal_answer(error)
-            if found is None:
+            refusal = refusal_answer(error)
+            if refusal is None:
                 raise
-            raise ApiRefusal(found[0], found[1]) from error
+            raise ApiRefusal(refusal[0], refusal[1]) from error
         # The stored answer to a repeated idempotency key is JSON.
         return (
             msgspec.json.decode(answer.body) if isinstance(answer.body, bytes) else msgspec.to_builtins(answer.body)
