@@ -14,11 +14,12 @@ from mainstay.control.operations.machinery.views import ServiceView
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall
 from mainstay.control.web.forms.fields import FormField, PlacedFault, PropertyForm, build_form
 from mainstay.control.web.forms.places import FormScope
-from mainstay.control.web.forms.posted import PostedForm, missing_secrets
+from mainstay.control.web.forms.posted import PostedForm
 from mainstay.control.web.planned_requests import OrderForecast
 from mainstay.control.web.views.plans import PlannedOrder, show_plan
 
 Crumbs = tuple[tuple[str, str], ...]
+RETYPE = "type the secret again: it is part of the plan, and pages never contain secrets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,6 @@ def service_facts(service: ServiceView) -> list[tuple[str, str, str]]:
 
 def untyped_secrets(call: PageCall, scope: FormScope, posted: PostedForm) -> tuple[PathFault, ...]:
     """Faults of the secrets that the plan was made with and that were not typed again."""
-    expected = {text for name, text in call.form if name == "secret"}
-    form = build_form(scope, posted.entries)
-    return missing_secrets(posted, [(each.name, each.path) for each in form.secrets if each.name in expected])
+    missing = {text for name, text in call.form if name == "secret"} - posted.retype
+    secrets = build_form(scope, posted.entries).secrets
+    return tuple(PathFault(each.path, RETYPE) for each in secrets if each.name in missing)

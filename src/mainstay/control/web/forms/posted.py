@@ -43,9 +43,6 @@ MAX_NUMBER_LENGTH = 400
 LINE_BREAKS = re.compile(r"\r\n?")
 
 
-RETYPE = "type the secret again: it is part of the plan, and pages never contain secrets"
-
-
 class _Reading(Enum):
     # The user cannot set it here, or left a stored secret alone.
     UNTOUCHED = "untouched"
@@ -285,8 +282,3 @@ def _unique_members(members: list[tuple[str, object]]) -> Properties:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON number")
-
-
-def missing_secrets(posted: PostedForm, form_secrets: Sequence[tuple[str, str]]) -> tuple[PathFault, ...]:
-    """A fault for each (name, path) of a secret that the plan was made with and that was not typed again."""
-    return tuple(PathFault(path, RETYPE) for name, path in form_secrets if name not in posted.retype)

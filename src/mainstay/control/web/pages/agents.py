@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mainstay.control.access import Role
@@ -99,7 +100,7 @@ async def _pool_set_field(call: PageCall, provider_id: str | None) -> NounField:
     query = [] if provider_id is None else [("providerId", provider_id)]
     found = await reference_field(call, "servicePoolSetId", "Pool set", "/api/v1/service-pool-sets", query=query)
     hint = "Of the same provider. Its services take pool values from it."
-    return NounField(found.name, found.label, found.kind, hint, choices=found.choices, unsets=True)
+    return replace(found, hint=hint, unsets=True)
 
 
 NAME = NounField("name", "Name", hint="Usually the name of the host.", required=True)

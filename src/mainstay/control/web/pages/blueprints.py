@@ -35,7 +35,6 @@ async def _list(call: PageCall) -> PageAnswer:
         "older": page.get("next"),
         "name": name,
         "after": after,
-        "host": call.call.headers.get("host", ""),
     }
     return PageAnswer("blueprints.html", values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mainstay.control.store.config_pools import count_values, values_with_holders
@@ -99,7 +100,7 @@ async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
     if call.caller.participant_id is None:
         owner = await reference_field(call, "participantId", "Owner", "/api/v1/participants")
         hint = "None: global, for agents of granted providers and those that an admin adds."
-        fields.append(NounField(owner.name, owner.label, owner.kind, hint, choices=owner.choices))
+        fields.append(replace(owner, hint=hint))
     return fields
 
 

@@ -46,7 +46,6 @@ async def _read(work: UnitOfWork, row: JobRow) -> dict[str, Any]:
         "max_rows": MAX_ROWS,
         "may_cancel": not caller.read_only and relation_of(caller, "job", "cancel").holds(caller, view),
         "max_attempts": await _max_attempts(work, view),
-        "now": work.now,
     }
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from mainstay.control.access import Caller, Role, relation_of
 from mainstay.control.domain.lifecycle.schema import Lifecycle
-from mainstay.control.domain.lifecycle.state_kind import kind_of_state
+from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
 from mainstay.control.domain.lifecycle.transitions import run_path
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime_by_day
 from mainstay.control.operations import events, jobs, services
@@ -151,7 +151,7 @@ class _ServiceReader:
         if not self._shows("properties", "aside"):
             return {}
         references = await _read_references(self._work, self._row)
-        names = {each.service.id: each.service.name for each in references if each.outgoing}
+        names = {each.id: each.name for each, _ in references if each.outgoing}
         values: dict[str, Any] = {"references": references, "reference_names": names}
         if self._shows("properties"):
             values |= {
@@ -181,28 +181,15 @@ async def _read_last_report(work: UnitOfWork, shown: Sequence[ShownJob], budget:
     return None if report is None else {"job": last, "report": read_report(report, budget)}
 
 
-@dataclass(frozen=True, slots=True)
-class ShownReference:
-    service: RelatedService
-    kind: str
-
-    @property
-    def outgoing(self) -> bool:
-        return self.service.outgoing
-
-
-async def _read_references(work: UnitOfWork, row: ServiceRow) -> list[ShownReference]:
-    """Services that the caller may not read are left out."""
+async def _read_references(work: UnitOfWork, row: ServiceRow) -> list[tuple[RelatedService, StateKind]]:
+    """With the kind of their state. Services that the caller may not read are left out."""
     relation = work.relation("service", "read")
     found = await read_references(work.tx, row.id, MAX_REFERENCES)
     found = [each for each in found if relation.holds(work.required_caller, each)]
     read = work.tools.definitions.read
     types = {(each.service_type_id, each.type_version) for each in found}
     lifecycles = {key: (await read(work.tx, *key)).lifecycle for key in types}
-    return [
-        ShownReference(each, kind_of_state(lifecycles[each.service_type_id, each.type_version], each.status))
-        for each in found
-    ]
+    return [(each, kind_of_state(lifecycles[each.service_type_id, each.type_version], each.status)) for each in found]
 
 
 async def _read_events(work: UnitOfWork, row: ServiceRow, shown: Sequence[ShownJob]) -> list[dict[str, Any]]:
@@ -223,15 +210,12 @@ def _may(caller: Caller, noun: str, action: str, row: ServiceRow) -> bool:
 def _actions(caller: Caller, view: ServiceView, lifecycle: Lifecycle) -> list[PossibleAction]:
     if not _may(caller, "service", "order", view):
         return []
+    # The change of properties first: it is what most visitors come for.
+    names = sorted(view.available_actions, key=lambda name: name != "update")
+    ends = {name: run_path(lifecycle, name, view.status)[-1] for name in names}
     return [
-        PossibleAction(
-            name,
-            action_address(view.id, name),
-            run_path(lifecycle, name, view.status)[-1],
-            is_dangerous=run_path(lifecycle, name, view.status)[-1] in lifecycle.terminal_states,
-        )
-        # The change of properties first: it is what most visitors come for.
-        for name in sorted(view.available_actions, key=lambda name: name != "update")
+        PossibleAction(name, action_address(view.id, name), to, is_dangerous=to in lifecycle.terminal_states)
+        for name, to in ends.items()
     ]
 
 

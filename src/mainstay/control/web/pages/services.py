@@ -96,7 +96,6 @@ async def _show(call: PageCall) -> PageAnswer:
             "choices": choices,
             "name": call.asked("name"),
             "after": call.asked("after"),
-            "rows": page_size,
             "kept": [(key, value) for key, value in call.query if key != "after"],
             "filtered": bool(wanted or call.asked("name")),
             "may_act": not call.caller.read_only,
