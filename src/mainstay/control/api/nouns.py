@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from mainstay.control.access import with_article
-from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.operations.machinery.bodies import Body
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -50,14 +50,27 @@ def list_endpoint(
         async with call.reading() as work:
             return Answer(await (work.page(table, listing) if names is None else names.page(work, listing)))
 
+    return page_endpoint(path, table, act, _shown_type(table, names), f"List {plural or _spaced(table) + 's'}")
+
+
+def page_endpoint(
+    path: str,
+    table: Table[R],
+    act: Callable[[Call], Awaitable[Answer]],
+    view: type[Record],
+    summary: str,
+    query: tuple[QueryParameter, ...] = (),
+) -> Endpoint:
+    """A list that `act` reads. `view` is the type of its items, `table` the one whose columns filter it."""
     return Endpoint(
         method="GET",
         path=path,
         act=act,
         access=(table.noun, "read"),
-        summary=f"List {plural or _spaced(table) + 's'}",
-        answer=Page[_shown_type(table, names)],  # type: ignore[misc]
+        summary=summary,
+        answer=Page[view],  # type: ignore[valid-type]
         lists=table,
+        query=query,
         refusals=(400,),
     )
 

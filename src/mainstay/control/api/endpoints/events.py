@@ -8,13 +8,14 @@ import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
 from mainstay.control.api.long_poll import first_of
+from mainstay.control.api.nouns import page_endpoint
 from mainstay.control.operations import events, subscriptions
 from mainstay.control.operations.events import EventsCheckpoint, EventView
 from mainstay.control.operations.machinery.consumer_view import refuse_as_criterion
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import EVENT_TOPIC
 from mainstay.control.operations.subscriptions import Acknowledged, Acknowledgement, LeasedEvents, LeaseRequest
-from mainstay.control.store.engine.paging import Page, parse_listing
+from mainstay.control.store.engine.paging import parse_listing
 from mainstay.control.store.events import EVENTS
 from mainstay.control.store.subscriptions import last_number
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
@@ -143,14 +144,5 @@ ENDPOINTS = (
         media_type="text/event-stream",
         refusals=(400,),
     ),
-    Endpoint(
-        method="GET",
-        path=PATH,
-        act=_list_events,
-        access=("event", "read"),
-        summary="List events",
-        answer=Page[EventView],
-        lists=EVENTS,
-        refusals=(400,),
-    ),
+    page_endpoint(PATH, EVENTS, _list_events, EventView, "List events"),
 )

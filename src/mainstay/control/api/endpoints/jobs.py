@@ -8,14 +8,14 @@ import msgspec
 
 from mainstay.control.api.contract import LIMIT, MAX_WAIT_SECONDS, WAIT, Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.long_poll import wait_until_found
-from mainstay.control.api.nouns import command_endpoint, detail_endpoint, report_endpoint
+from mainstay.control.api.nouns import command_endpoint, detail_endpoint, page_endpoint, report_endpoint
 from mainstay.control.operations import jobs
 from mainstay.control.operations.jobs import Claim, Completion, FailureReport, Release, Renewal, Renewed
 from mainstay.control.operations.machinery.consumer_view import refuse_as_criterion
 from mainstay.control.operations.machinery.runs import agent_topic
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
-from mainstay.control.store.engine.paging import Page, parse_listing
+from mainstay.control.store.engine.paging import parse_listing
 from mainstay.control.store.jobs import JOBS, JobRow
 
 PATH = "/api/v1/jobs"
@@ -67,16 +67,7 @@ WORK = ("job", "work")
 REFUSALS = (400, 404, 409)
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path=PATH,
-        act=_list_jobs,
-        access=("job", "read"),
-        summary="List jobs",
-        answer=Page[JobView],
-        lists=JOBS,
-        refusals=(400,),
-    ),
+    page_endpoint(PATH, JOBS, _list_jobs, JobView, "List jobs"),
     Endpoint(
         method="GET",
         path=f"{PATH}/pending",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.api.nouns import command_endpoint, detail_endpoint, report_endpoint
+from mainstay.control.api.contract import Answer, Call
+from mainstay.control.api.nouns import command_endpoint, detail_endpoint, page_endpoint, report_endpoint
 from mainstay.control.operations import agents, orphans
 from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.orphans import CleanUpConfirmation, CleanUpFailure, OrphanView
-from mainstay.control.store.engine.paging import Page, parse_listing
+from mainstay.control.store.engine.paging import parse_listing
 from mainstay.control.store.orphans import OPEN_ONLY, ORPHANS, OrphanRow, report_of
 
 PATH = "/api/v1/orphans"
@@ -33,15 +33,8 @@ async def _read_report(work: UnitOfWork, row: OrphanRow) -> object:
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path=PATH,
-        act=_list_orphans,
-        access=("orphan", "read"),
-        summary="List the clean-ups that agents owe after forced deletes and moves",
-        answer=Page[OrphanView],
-        lists=ORPHANS,
-        refusals=(400,),
+    page_endpoint(
+        PATH, ORPHANS, _list_orphans, OrphanView, "List the clean-ups that agents owe after forced deletes and moves"
     ),
     detail_endpoint(
         f"{PATH}/{{id}}/report",

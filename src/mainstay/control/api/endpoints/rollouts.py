@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
-from mainstay.control.api.nouns import command_endpoint, detail_endpoint
+from mainstay.control.api.nouns import command_endpoint, detail_endpoint, page_endpoint
 from mainstay.control.domain.rollouts import RolloutVerb
 from mainstay.control.operations import rollouts
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -14,7 +14,6 @@ from mainstay.control.store.engine.paging import Page, list_page, parse_listing
 from mainstay.control.store.rollouts import ROLLOUT_ITEMS, ROLLOUTS, RolloutRow, items_of
 
 PATH = "/api/v1/rollouts"
-READ = ("rollout", "read")
 
 
 async def _list_rollouts(call: Call) -> Answer:
@@ -56,16 +55,7 @@ def _verb_endpoint(verb: RolloutVerb, summary: str) -> Endpoint:
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path=PATH,
-        act=_list_rollouts,
-        access=READ,
-        summary="List roll-outs",
-        answer=Page[RolloutView],
-        lists=ROLLOUTS,
-        refusals=(400,),
-    ),
+    page_endpoint(PATH, ROLLOUTS, _list_rollouts, RolloutView, "List roll-outs"),
     Endpoint(
         method="POST",
         path=PATH,
@@ -88,7 +78,7 @@ ENDPOINTS = (
         method="GET",
         path=f"{PATH}/{{id}}/items",
         act=_list_items,
-        access=READ,
+        access=("rollout", "read"),
         summary="List the services of a roll-out with their wave and result",
         answer=Page[RolloutItemView],
         lists=ROLLOUT_ITEMS,

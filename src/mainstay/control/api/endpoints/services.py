@@ -6,7 +6,7 @@ import msgspec
 
 from mainstay.control.api.bodies import parse_change, parse_list
 from mainstay.control.api.contract import BOOLEAN, TIME, Answer, Call, Endpoint, QueryParameter
-from mainstay.control.api.nouns import detail_endpoint
+from mainstay.control.api.nouns import detail_endpoint, page_endpoint
 from mainstay.control.operations import orders, services
 from mainstay.control.operations.machinery.forecast import Forecast
 from mainstay.control.operations.machinery.refusals import BadInput, OperationRefused
@@ -34,12 +34,13 @@ from mainstay.control.operations.services import (
     ServiceCondition,
     UptimeView,
 )
-from mainstay.control.store.engine.paging import Page, parse_listing
+from mainstay.control.store.engine.paging import parse_listing
 from mainstay.control.store.services import LIVING_ONLY, SERVICES, ServiceRow
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
+STATUS_ALIAS = QueryParameter("currentStatus", "Alias of status")
 LIVING = QueryParameter("living", "Only services that are not in a terminal state", BOOLEAN)
 MAX_CONDITIONS = 100
 MAX_KEY = 255
@@ -195,17 +196,7 @@ ORDER = ("service", "order")
 READ = ("service", "read")
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path=PATH,
-        act=_list_services,
-        access=READ,
-        summary="List services",
-        answer=Page[ServiceView],
-        lists=SERVICES,
-        query=(QueryParameter("currentStatus", "Alias of status"), LIVING),
-        refusals=(400,),
-    ),
+    page_endpoint(PATH, SERVICES, _list_services, ServiceView, "List services", (STATUS_ALIAS, LIVING)),
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}",
