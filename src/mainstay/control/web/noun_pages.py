@@ -40,6 +40,9 @@ LARGEST_DOUBLE = float_info.max
 FieldKind = Literal["text", "code", "long", "document", "number", "flag", "choice", "choices", "words", "time"]
 Typed = dict[str, str | list[str]]
 Row = Mapping[str, Any]
+Act = Callable[[PageCall], Awaitable[PageAnswer]]
+# What follows a form; gets the answer of the API.
+Done = Callable[[PageCall, Any], PageAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +377,7 @@ async def _send_form(
     form: NounForm,
     method: str,
     path: str,
-    done: Callable[[PageCall, Any], PageAnswer],
+    done: Done,
     *,
     stored: Typed | None = None,
 ) -> PageAnswer:
@@ -423,10 +426,7 @@ def show_confirmation(
     return PageAnswer("noun_confirm.html", values, status=status)
 
 
-Act = Callable[[PageCall], Awaitable[PageAnswer]]
-
-
-def _form_pages(path: str, access: tuple[str, str], show: Act, send: Act) -> tuple[WebPage, WebPage]:
+def form_pages(path: str, access: tuple[str, str], show: Act, send: Act) -> tuple[WebPage, WebPage]:
     """A form is not shown to a token that may only read."""
     return (
         WebPage(method="GET", path=path, act=show, access=access, only_reads=False),
@@ -439,9 +439,9 @@ def creation_pages(
     access: tuple[str, str],
     make_form: Callable[[PageCall], Awaitable[NounForm]],
     api: str,
-    done: Callable[[PageCall, Any], PageAnswer],
+    done: Done,
 ) -> tuple[WebPage, WebPage]:
-    """The form of a new row, and what its button does. `done` gets the answer of the API."""
+    """The form of a new row, and what its button does."""
 
     async def show(call: PageCall) -> PageAnswer:
         form = await make_form(call)
@@ -454,7 +454,7 @@ def creation_pages(
     async def send(call: PageCall) -> PageAnswer:
         return await _send_form(call, await make_form(call), "POST", api, done)
 
-    return _form_pages(path, access, show, send)
+    return form_pages(path, access, show, send)
 
 
 def change_pages(
@@ -462,9 +462,9 @@ def change_pages(
     access: tuple[str, str],
     make_form: Callable[[PageCall], Awaitable[tuple[Row, NounForm]]],
     api: str,
-    done: Callable[[PageCall, Any], PageAnswer],
+    done: Done,
 ) -> tuple[WebPage, WebPage]:
-    """The form of a stored row, and what its button does. `done` gets the changed row."""
+    """The form of a stored row, and what its button does."""
 
     async def show(call: PageCall) -> PageAnswer:
         row, form = await make_form(call)
@@ -475,7 +475,7 @@ def change_pages(
         stored = _typed_row(form.fields, row)
         return await _send_form(call, form, "PATCH", f"{api}/{row['id']}", done, stored=stored)
 
-    return _form_pages(path, access, show, send)
+    return form_pages(path, access, show, send)
 
 
 def confirmed_pages(
@@ -498,13 +498,13 @@ def confirmed_pages(
             return show_confirmation(call, confirmation, refusal=str(refusal), status=refusal.status)
         return PageAnswer(redirect=request.redirect, notice=request.notice)
 
-    return _form_pages(path, access, show, send)
+    return form_pages(path, access, show, send)
 
 
 def noun_pages(noun: NounPages) -> tuple[WebPage, ...]:
     """The list and the forms of a noun."""
 
-    def done(word: str) -> Callable[[PageCall, Row], PageAnswer]:
+    def done(word: str) -> Done:
         return lambda _call, row: PageAnswer(
             redirect=noun.target(row), notice=f"{noun.word.capitalize()} {row['name']} is {word}"
         )

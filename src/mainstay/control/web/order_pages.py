@@ -56,7 +56,6 @@ class FormPage:
             "faults": faults,
             # Faults are listed at their fields and on top.
             "refusal": "" if self.refusal is None or self.refusal.faults else str(self.refusal),
-            "refused_title": "The server refused this",
         }
         status = self.refusal.status if self.refusal is not None else 400 if faults else 200
         return PageAnswer("order.html", values, status=status)

@@ -20,6 +20,7 @@ from mainstay.control.web.noun_pages import (
     change_pages,
     confirmed_pages,
     creation_pages,
+    form_pages,
     may,
     own_member,
     owner_field,
@@ -260,8 +261,6 @@ PAGES = (
     WebPage(method="POST", path="/agents/{id}/status", act=_set_status, access=WRITE),
     *confirmed_pages("/agents/{id}/delete", WRITE, _confirm_deletion),
     *confirmed_pages("/agents/{id}/grant", ("agent_type", "write"), _confirm_grant),
-    WebPage(method="GET", path="/agents/{id}/enrolment", act=_enrolment_page, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/agents/{id}/enrolment", act=_enroll, access=WRITE),
-    WebPage(method="GET", path="/agents/{id}/install-command", act=_install_page, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/agents/{id}/install-command", act=_change_install, access=WRITE),
+    *form_pages("/agents/{id}/enrolment", WRITE, _enrolment_page, _enroll),
+    *form_pages("/agents/{id}/install-command", WRITE, _install_page, _change_install),
 )

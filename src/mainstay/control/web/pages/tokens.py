@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mainstay.control.access import Role
-from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
+from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall
 from mainstay.control.web.noun_pages import (
     Confirmation,
     NounField,
@@ -17,6 +17,7 @@ from mainstay.control.web.noun_pages import (
     Row,
     TableColumn,
     creation_pages,
+    form_pages,
     noun_pages,
     reference_field,
     show_confirmation,
@@ -154,6 +155,5 @@ _NOUN = NounPages(
 PAGES = (
     *(page for page in noun_pages(_NOUN) if page.path != "/tokens/new"),
     *creation_pages("/tokens/new", WRITE, _new_form, API, _value_page),
-    WebPage(method="GET", path="/tokens/{id}/regenerate", act=_show_regeneration, access=WRITE, only_reads=False),
-    WebPage(method="POST", path="/tokens/{id}/regenerate", act=_regenerate, access=WRITE),
+    *form_pages("/tokens/{id}/regenerate", WRITE, _show_regeneration, _regenerate),
 )
