@@ -42,7 +42,7 @@ def _operation(path: str, method: str, operation: dict[str, Any], description: d
     return (
         f"<details><summary><b>{method.upper()}</b> <code>{escape(path)}</code> {escape(operation['summary'])}</summary>"
         f"<section><p>{escape(operation.get('description', 'no token required'))}</p><table>{rows}</table>"
-        f"{_schema('Body', body, description)}<table>{answers}</table></section></details>"
+        f"{_body_schema(body, description)}<table>{answers}</table></section></details>"
     )
 
 
@@ -55,8 +55,8 @@ def _resolve(part: dict[str, Any], description: dict[str, Any]) -> dict[str, Any
     return part
 
 
-def _schema(title: str, schema: dict[str, Any] | None, description: dict[str, Any]) -> str:
+def _body_schema(schema: dict[str, Any] | None, description: dict[str, Any]) -> str:
     if schema is None:
         return ""
     text = json.dumps(_resolve(schema, description), indent=2, ensure_ascii=False)
-    return f"<p>{title}</p><pre>{escape(text)}</pre>"
+    return f"<p>Body</p><pre>{escape(text)}</pre>"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mainstay.control.web.contract import ApiRefusal, PageCall
 
-# Less than the 60 s of the API: a person waits for the page.
-PLAN_WAIT_SECONDS = 30
+# In seconds, less than the 60 of the API: a person waits for the page.
+PLAN_WAIT = ("planWait", "30")
 # Refusals after which the order can still be forecast without the agent.
 WITHOUT_AGENT = frozenset({"agent_silent", "plan_failed"})
 
@@ -36,8 +36,7 @@ async def forecast(call: PageCall, request: PlannedRequest, *, offline: str = ""
     """A plan, or a dry run if the agent does not answer. `offline`: why the agent is not asked at all."""
     if not offline:
         try:
-            planned = [("plan", "true"), ("planWait", str(PLAN_WAIT_SECONDS))]
-            return OrderForecast(await _send(call, request, *planned))
+            return OrderForecast(await _send(call, request, ("plan", "true"), PLAN_WAIT))
         except ApiRefusal as refusal:
             if refusal.code not in WITHOUT_AGENT:
                 raise
@@ -55,11 +54,9 @@ async def execute(call: PageCall, request: PlannedRequest, digest: str) -> Any:
     if not digest:
         return await _send(call, request)
     if request.body is None:
-        return await _send(call, request, ("planDigest", digest), ("planWait", str(PLAN_WAIT_SECONDS)))
-    planned = PlannedRequest(
-        request.method, request.path, {**request.body, "planDigest": digest}, request.headers, request.query
-    )
-    return await _send(call, planned, ("planWait", str(PLAN_WAIT_SECONDS)))
+        return await _send(call, request, ("planDigest", digest), PLAN_WAIT)
+    planned = replace(request, body={**request.body, "planDigest": digest})
+    return await _send(call, planned, PLAN_WAIT)
 
 
 async def _send(call: PageCall, request: PlannedRequest, *query: tuple[str, str]) -> Any:

@@ -40,10 +40,8 @@ class ServiceMoves:
 NO_MOVES = ServiceMoves()
 
 
-def draw_lifecycle(
-    lifecycle: Lifecycle, title: str, moves: ServiceMoves = NO_MOVES, *, element_id: str = "lc"
-) -> Markup:
-    """`element_id` starts the ids in the drawing. A page with two drawings needs two."""
+def draw_lifecycle(lifecycle: Lifecycle, title: str, moves: ServiceMoves = NO_MOVES) -> Markup:
+    """For a page with one drawing: the ids in it are always the same."""
     try:
         layout = lay_out(lifecycle)
     except TooLargeToDraw:
@@ -51,14 +49,13 @@ def draw_lifecycle(
     description = " ".join(_sentences(lifecycle, moves))
     role = "group" if moves.links else "img"
     return Markup(
-        '<svg class="{kind}" {size} role="{role}" aria-labelledby="{id}-t {id}-d">'
-        '<title id="{id}-t">{title}</title><desc id="{id}-d">{description}</desc>'
+        '<svg class="{kind}" {size} role="{role}" aria-labelledby="lc-t lc-d">'
+        '<title id="lc-t">{title}</title><desc id="lc-d">{description}</desc>'
         '<g aria-hidden="true">{edges}{states}</g>{labels}</svg>'
     ).format(
         kind="lc wide" if layout.width > MOST_WIDTH else "lc",
         size=_size(layout),
         role=role,
-        id=element_id,
         title=printable(title),
         description=description,
         edges=join(_edges(layout, moves)),

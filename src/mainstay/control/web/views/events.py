@@ -28,8 +28,6 @@ PAGES_OF_NOUNS = {
     "service_type": "/service-types/{}",
     "token": "/tokens/{}/edit",
 }
-# Forms, which not every reader may use.
-FORMS = ("/edit",)
 
 
 def show_event(event: EventView, names: Mapping[str, str], caller: Caller) -> dict[str, Any]:
@@ -38,7 +36,8 @@ def show_event(event: EventView, names: Mapping[str, str], caller: Caller) -> di
     noun = event.type.partition(".")[0]
     name = names.get(event.entity_id)
     href = PAGES_OF_NOUNS.get(noun, "") if name is not None else ""
-    if href.endswith(FORMS) and caller.read_only:
+    if href.endswith("/edit") and caller.read_only:
+        # A form.
         href = ""
     return {
         "event": event,
