@@ -26,6 +26,7 @@ from mainstay.control.api.application import make_application
 from mainstay.control.api.certificates import ReloadingCertificate, load_certificate
 from mainstay.control.api.connections import bounded_protocol
 from mainstay.control.api.contract import Dependencies, Readiness
+from mainstay.control.api.encoded_slashes import with_encoded_slashes
 from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.open_connections import watch
 from mainstay.control.api.prometheus import ServerMetrics, forget_worker, share_between_workers
@@ -103,7 +104,7 @@ async def opened(
         prepare_data_directory(settings.data_path)
     async with connected_store(settings.store_url) as store:
         prepare_data_directory(settings.data_path)
-        with _data_directory_lock(settings.data_path, alone=alone):
+        with data_directory_lock(settings.data_path, alone=alone):
             if settings.vault == "on" and not await store.is_new():
                 async with store.reading() as tx:
                     await check_key_of_newest(tx, find_vault(settings, environment))
@@ -114,7 +115,7 @@ async def opened(
             yield store, OperationTools(Definitions(installed_rulebook()), vault)
 
 
-def _data_directory_lock(directory: Path, *, alone: bool) -> contextlib.AbstractContextManager[None]:
+def data_directory_lock(directory: Path, *, alone: bool) -> contextlib.AbstractContextManager[None]:
     """Shared by servers, exclusive for a key rotation: a running server would go on sealing with the old key."""
     reason = "a server uses it; stop the server first" if alone else "its vault key is being rotated"
     return _locked(directory / "lock", reason, alone=alone)
@@ -305,7 +306,7 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(
             uvicorn.Config(
-                application,
+                with_encoded_slashes(application),
                 loop="none",
                 http=bounded_protocol(settings.max_body_bytes, settings.request_seconds),
                 ws="none",

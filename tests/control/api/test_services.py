@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import seed_text
 from scenario import Scenario, unique
@@ -114,6 +115,23 @@ def test_an_action_may_consist_of_several_jobs(scenario: Scenario) -> None:
     jobs = scenario.jobs(service)
     assert [job["step"] for job in jobs] == [1, 2, 1, 2, 1, 2, 3]
     assert len({job["runId"] for job in jobs}) == 3
+
+
+def test_an_action_may_have_a_slash_in_its_name(scenario: Scenario) -> None:
+    names = ("a/b", "/", "a%2Fb", "a%2fb/c", "50%", "what?x=1&y", "größer/写")
+    actions = [{"name": name, "transitions": [{"from": "Stopped", "to": "Stopped"}]} for name in names]
+    create = [each for each in SIMPLE["actions"] if each["name"] == "create"]
+    kind = scenario.service_type(None, {**SIMPLE, "actions": [*create, *actions]})
+    service = scenario.complete(scenario.order(kind))
+    for name in names:
+        path = f"/services/{service['id']}/{quote(name, safe='')}"
+        assert scenario.consumer.post(path, expect=200)["activeJob"]["action"] == name
+        scenario.complete(service)
+    # Only as a part of a name.
+    scenario.consumer.post(f"/services/{service['id']}/a/b", expect=404)
+    assert scenario.consumer.post(f"/services/{service['id']}/a%2Fc", expect=400)["code"] == "unknown_action"
+    scenario.consumer.post("/services/a%2Fb/start", expect=404)
+    scenario.consumer.post(f"/services/{service['id']}/a%2Fb/c", expect=404)
 
 
 def test_failures_follow_the_first_error_transition_that_matches(scenario: Scenario) -> None:

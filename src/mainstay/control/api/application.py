@@ -22,6 +22,7 @@ from mainstay.control.access import Caller
 from mainstay.control.api.admission import refuse_role
 from mainstay.control.api.authentication import authenticate
 from mainstay.control.api.contract import Answer, Call, Dependencies, Endpoint
+from mainstay.control.api.encoded_slashes import decoded
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.api.endpoints.root import HEALTH_PATHS
 from mainstay.control.api.errors import PHRASES, HttpRefusal, bug_answer, refusal_answer
@@ -118,7 +119,7 @@ def route_handler(
 
 async def read_call(dependencies: Dependencies, request: HttpRequest, caller: Caller | None) -> Call:
     """Reads the whole request. Without a caller only a small body is accepted."""
-    path = {name: str(value) for name, value in request.path_params.items()}
+    path = {name: decoded(str(value)) for name, value in request.path_params.items()}
     query = [(key, str(value)) for key, value in request.query_params.multi_items()]
     _refuse_zero_bytes(path, query)
     most = OPEN_BODY_BYTES if caller is None else dependencies.settings.max_body_bytes
