@@ -197,6 +197,23 @@ def test_an_admin_deletes_without_the_agent(server: Server, scenario: Scenario, 
     assert scenario.service(service["id"])["orphan"] is True
 
 
+def test_a_service_without_a_delete_action_is_deleted_by_force(server: Server, scenario: Scenario) -> None:
+    """Out of a state without actions, too."""
+    actions = [each for each in SIMPLE["actions"] if each["name"] == "create"]
+    service = scenario.complete(scenario.order(scenario.service_type(None, {**SIMPLE, "actions": actions})))
+    assert service["availableActions"] == []
+    admin = signed_in(server.url, str(server.admin.token))
+    page = f"/services/{service['id']}"
+    (link,) = re.findall(rf'href="({page}/do/[^"]*)"', text_of(admin.get(page)))
+    path = f"{page}/do/delete"
+    assert link == f"{path}?force=true"
+    admin.get(path, expect=404)
+    plan = submit(admin, path, admin.get(link), step="plan")
+    submit(admin, path, plan, expect=303, step="place", confirm=service["name"])
+    assert scenario.service(service["id"])["status"] == "Deleted"
+    assert "/do/delete" not in admin.get(page).text
+
+
 def test_a_stranger_and_the_provider_cannot_change_the_service(
     server: Server, scenario: Scenario, service: Any
 ) -> None:

@@ -98,12 +98,13 @@ async def _read_action(call: PageCall) -> ServiceAction:
         row = await work.find(SERVICES, call.path["id"], "order")
         definition = await definition_of(work, row)
         service = await show_service(work, row)
-    if action not in definition.lifecycle.actions and action != UPDATE:
+    force = action == DELETE and "true" in (call.asked("force"), call.posted("force"))
+    # A deletion by force runs no action.
+    if action not in definition.lifecycle.actions and action != UPDATE and not force:
         raise ApiRefusal(
             404, {"error": f"the type of this service has no action {action[:100]}", "code": "not_found"}
         )
     name = call.typed("name", service.name)
-    force = action == DELETE and "true" in (call.asked("force"), call.posted("force"))
     # A posted form keeps its version: it was filled in for that one.
     version = call.posted("version") if call.form else str(service.version)
     return ServiceAction(service, definition, action, name, version, force)

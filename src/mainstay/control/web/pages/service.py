@@ -103,6 +103,8 @@ class _ServiceReader:
             and details.movable
             and row.status != lifecycle.initial_state
             and _may(caller, "service", "move", row),
+            # Also out of a state without actions, and of a type without `delete`.
+            "may_force": row.status not in lifecycle.terminal_states and _may(caller, "service", "order", row),
             "may_cancel": _may(caller, "job", "cancel", row),
             "sees_agent": caller.role is Role.ADMIN or caller.participant_id == row.provider_id,
             "active": active,
