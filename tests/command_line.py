@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import select
@@ -122,7 +123,8 @@ class FaultyProxy:
 
 @contextmanager
 def faulty_proxy_to(server: Server, spoil: Callable[[str, str], bytes | bool | None]) -> Iterator[FaultyProxy]:
-    """`spoil` gets method and path: True forwards the response, bytes replace it, None drops it after the request."""
+    """`spoil` gets method and path: True forwards the response, bytes replace it, None drops it after the request. False
+    limits the request, as a server does."""
     pool = urllib3.PoolManager()
     proxy = FaultyProxy("")
 
@@ -136,6 +138,10 @@ def faulty_proxy_to(server: Server, spoil: Callable[[str, str], bytes | bool | N
             if isinstance(verdict, bytes):
                 self.respond(200, verdict)
                 return
+            if verdict is False:
+                limited = {"error": "too many requests; try again in 1 s", "code": "rate_limited"}
+                self.respond(429, json.dumps(limited).encode(), retry_after="1")
+                return
             kept = ("Authorization", "Content-Type", "Idempotency-Key")
             headers = {name: value for name in kept if (value := self.headers.get(name))}
             reply = pool.request(self.command, server.url + self.path, body=body, headers=headers, retries=False)
@@ -146,8 +152,10 @@ def faulty_proxy_to(server: Server, spoil: Callable[[str, str], bytes | bool | N
 
         do_GET = do_POST = do_PATCH = do_DELETE = forward  # noqa: N815 (names of the library)
 
-        def respond(self, status: int, content: bytes) -> None:
+        def respond(self, status: int, content: bytes, retry_after: str | None = None) -> None:
             self.send_response(status)
+            if retry_after is not None:
+                self.send_header("Retry-After", retry_after)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from command_line import Shell, on_terminal
+from command_line import Shell, faulty_proxy_to, on_terminal
 from control_plane import PROGRAM
 from mainstay.agent.client import Client
-from mainstay.cli.remote.job_progress import follow
+from mainstay.cli.remote.job_progress import follow, follow_all
 from scenario import Scenario
 
 
@@ -127,6 +127,31 @@ def test_later_jobs_do_not_change_the_outcome_of_a_run(scenario: Scenario, order
     client = Client(scenario.admin.url, scenario.consumer.token)
     followed = follow(client, ordered["id"], run_id=first["runId"], quiet=True)
     assert (followed.exit_code, followed.job["id"]) == (1, first["id"])
+
+
+def test_a_server_that_limits_requests_is_waited_for(
+    shell: Shell, scenario: Scenario, ordered: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ClaimedJob(scenario, ordered).complete()
+    answers = iter([False, False])
+
+    def spoil(_method: str, path: str) -> bool:
+        return next(answers, True) if path.startswith("/api/v1/jobs") else True
+
+    with faulty_proxy_to(shell.server, spoil) as proxy:
+        lines = shell.run(scenario.consumer, "watch", "shop", url=proxy.url).stdout.splitlines()
+        assert lines[0] == "the server limits requests, going on in 1 s"
+        assert lines[1].startswith("shop: Stopped, create completed")
+        # The jobs of several services.
+        answers = iter([False])
+        (job,) = scenario.jobs(ordered)
+        followed = follow_all(Client(proxy.url, scenario.consumer.token), [job], quiet=False, timeout_seconds=30)
+        assert [each.exit_code for each in followed] == [0]
+        assert capsys.readouterr().out.startswith("the server limits requests, going on in 1 s\n")
+        # Other requests are refused with the time to wait, and without doubts about the address.
+        answers = iter([False])
+        refused = shell.run(scenario.consumer, "jobs", code=1, url=proxy.url)
+        assert refused.stderr == (f"mainstay: {proxy.url} limits requests: too many requests; try again in 1 s\n")
 
 
 def test_a_hint_is_shown_while_the_agent_is_offline(

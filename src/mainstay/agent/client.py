@@ -26,8 +26,9 @@ PAGE_SIZE = 100
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 PIECE_BYTES = 64 * 1024
 LONGEST_RETRY_AFTER_SECONDS = 86_400
+LIMITED = 429
 # Client errors after which the same request may succeed.
-RETRYABLE = (408, 429)
+RETRYABLE = (408, LIMITED)
 
 
 class Unreachable(Exception):
@@ -36,6 +37,10 @@ class Unreachable(Exception):
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class RateLimited(Unreachable):
+    """The server is reachable and refuses more requests for a while."""
 
 
 class PlainHttpRefused(Exception):
@@ -118,9 +123,11 @@ class Client:
             return document
         if _is_refusal(reply.status, document):
             raise ServerRefusal(reply.status, document)
+        retry_after = parse_count(reply.headers.get("Retry-After", ""), 0, LONGEST_RETRY_AFTER_SECONDS)
+        if reply.status == LIMITED:
+            raise RateLimited(f"{self.url} limits requests{_hint(document)}", retry_after_seconds=retry_after)
         raise Unreachable(
-            f"{self.url} returned HTTP {reply.status}{_hint(document)}",
-            retry_after_seconds=parse_count(reply.headers.get("Retry-After", ""), 0, LONGEST_RETRY_AFTER_SECONDS),
+            f"{self.url} returned HTTP {reply.status}{_hint(document)}", retry_after_seconds=retry_after
         )
 
     def _read(self, reply: urllib3.BaseHTTPResponse) -> bytes:

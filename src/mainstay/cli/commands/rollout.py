@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 import time
+from math import inf
 
 from mainstay.agent.client import Unreachable
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import EXIT_FAILED, connected, find_rollout, find_type, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.job_progress import EXIT_TIMEOUT, ProgressOutput, add_timeout_option
+from mainstay.cli.remote.job_progress import EXIT_TIMEOUT, ProgressOutput, ServerContact, add_timeout_option
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import (
     BAD,
@@ -52,7 +53,6 @@ GOES_ON = ("Running",)
 WAITING = ("Paused", "Stopped")
 OPEN = (*GOES_ON, *WAITING)
 DELAY_SECONDS = 0.5
-RECONNECT_SECONDS = 120.0
 SHOWN_ITEMS = 20
 MAX_VERSIONS = 1000
 UNENDED = ("waiting", "running")
@@ -192,22 +192,20 @@ def _planned_items(client: Client, rollout: Mapping[str, Any]) -> list[Any]:
 def _follow(client: Client, rollout: Any, *, quiet: bool, timeout_seconds: float | None) -> tuple[Any, bool]:
     """Polls until the roll-out has ended, or waits for an admin and no item runs. Returns it, and whether time is up."""
     screen = ProgressOutput(quiet=quiet)
-    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    lost_at: float | None = None
+    deadline = inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+    contact = ServerContact(screen, deadline)
     try:
         while True:
             if rollout["status"] not in GOES_ON and not rollout["items"]["running"]:
                 return rollout, False
-            if deadline is not None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 return rollout, True
             screen.update(_progress_line(rollout, live=screen.live))
             time.sleep(DELAY_SECONDS)
             try:
-                rollout = client.get(f"/rollouts/{rollout['id']}")
-                lost_at = None
+                rollout = contact.read(client.get, f"/rollouts/{rollout['id']}")
             except Unreachable:
-                lost_at = lost_at or time.monotonic()
-                if time.monotonic() - lost_at > RECONNECT_SECONDS:
+                if time.monotonic() < deadline:
                     raise
     finally:
         screen.clear()

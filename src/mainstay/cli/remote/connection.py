@@ -9,7 +9,14 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from mainstay.agent.client import Client, PlainHttpRefused, ServerRefusal, Unreachable, is_unencrypted
+from mainstay.agent.client import (
+    Client,
+    PlainHttpRefused,
+    RateLimited,
+    ServerRefusal,
+    Unreachable,
+    is_unencrypted,
+)
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.connection_options import checked_ca_file
@@ -172,6 +179,9 @@ def translated_errors(client: Client) -> Iterator[None]:
         yield
     except ServerRefusal as refusal:
         raise CommandRefused(error_text(refusal, client.url), exit_code=EXIT_REFUSED) from None
+    except RateLimited as error:
+        # The message of the server says when to try again.
+        raise CommandRefused(str(error), exit_code=EXIT_FAILED) from None
     except Unreachable as error:
         raise CommandRefused(
             f"{error}\nCheck the address and the network, and that the server is running ({client.url}/healthz).",

@@ -9,7 +9,7 @@ from collections import deque
 from contextlib import contextmanager
 from math import inf
 
-from mainstay.agent.client import Unreachable
+from mainstay.agent.client import RateLimited, Unreachable
 from mainstay.cli.main import print_error, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, short_id
 from mainstay.cli.views.run_display import Palette, indented, printable
@@ -18,7 +18,7 @@ from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_ba
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from mainstay.agent.client import Client
@@ -164,22 +164,12 @@ def _poll(
 ) -> FollowResult:
     pause = MIN_DELAY_SECONDS
     seen: object = None
-    lost_at: float | None = None
+    contact = ServerContact(screen, deadline, forever=forever)
     finished: set[str] = set()
     hinted: set[str] = set()
     waiting_since = time.monotonic()
     while True:
-        try:
-            found = _read(client, service_id, filters)
-            lost_at = None
-        except Unreachable:
-            now = time.monotonic()
-            lost_at = lost_at or now
-            if now >= deadline or (not forever and now - lost_at > RECONNECT_SECONDS):
-                raise
-            screen.update("the server is unreachable, retrying")
-            time.sleep(MAX_DELAY_SECONDS)
-            continue
+        found: FollowResult = contact.read(_read, client, service_id, filters)
         job = found.job
         if job is not None and job["id"] not in finished and not _is_active(job):
             if seen is not None or not forever:
@@ -206,38 +196,76 @@ def _poll(
         time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
 
 
+class ServerContact:
+    """Reads again while the server does not answer. Raises the error when it is time to give up."""
+
+    def __init__(self, screen: ProgressOutput, deadline: float, *, forever: bool = False) -> None:
+        self._screen = screen
+        self._deadline = deadline
+        self._forever = forever
+        self._lost_at: float | None = None
+
+    def read(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        while True:
+            try:
+                found = call(*arguments)
+            except Unreachable as error:
+                self._wait_after(error)
+            else:
+                self._lost_at = None
+                return found
+
+    def _wait_after(self, error: Unreachable) -> None:
+        now = time.monotonic()
+        if now >= self._deadline:
+            raise error
+        if isinstance(error, RateLimited):
+            # The server is there, and says when to go on.
+            self._lost_at = None
+            seconds = max(error.retry_after_seconds or 0, MAX_DELAY_SECONDS)
+            self._screen.update(f"the server limits requests, going on in {seconds:g} s")
+        else:
+            self._lost_at = self._lost_at or now
+            if not self._forever and now - self._lost_at > RECONNECT_SECONDS:
+                raise error
+            seconds = MAX_DELAY_SECONDS
+            self._screen.update("the server is unreachable, retrying")
+        time.sleep(min(seconds, self._deadline - now))
+
+
 def follow_all(
     client: Client, jobs: Sequence[Mapping[str, str]], *, quiet: bool, timeout_seconds: float | None
 ) -> list[FollowResult]:
     """Polls until the runs of all jobs have finished, each with `serviceId` and `runId`. The results are in the order of
     the jobs, and of those that the timeout left active as last read. Neither Ctrl-C nor the timeout affects the runs."""
     with _progress_output("the jobs continue; `mainstay jobs` lists them", quiet=quiet) as screen:
-        return _JobGroup(client, jobs, screen).poll(_deadline(timeout_seconds))
+        return _JobGroup(client, jobs, screen, _deadline(timeout_seconds)).poll()
 
 
 class _JobGroup:
     """Jobs of several services, which are read in turns: one that waits for its agent does not hide the others."""
 
-    def __init__(self, client: Client, jobs: Sequence[Mapping[str, str]], screen: ProgressOutput) -> None:
+    def __init__(
+        self, client: Client, jobs: Sequence[Mapping[str, str]], screen: ProgressOutput, deadline: float
+    ) -> None:
         self._client = client
         self._jobs = jobs
         self._screen = screen
+        self._deadline = deadline
+        self._contact = ServerContact(screen, deadline)
         self._found: dict[int, FollowResult] = {}
         self._lines: dict[int, str] = {}
         self._active = deque(range(len(jobs)))
         self._offline_since: dict[int, float] = {}
         self._hinted: set[str] = set()
-        self._lost_at: float | None = None
 
-    def poll(self, deadline: float) -> list[FollowResult]:
-        pause = MIN_DELAY_SECONDS
+    def poll(self) -> list[FollowResult]:
+        pause, deadline = MIN_DELAY_SECONDS, self._deadline
         while self._active:
             has_changed = False
             for _ in range(min(len(self._active), MAX_READS_AT_ONCE)):
                 number = self._active.popleft()
-                if not self._read(number, deadline):
-                    self._active.appendleft(number)
-                    break
+                self._found[number] = self._contact.read(self._read_job, number)
                 has_changed |= self._show(number)
                 if _is_active(self._found[number].job):
                     self._active.append(number)
@@ -248,26 +276,12 @@ class _JobGroup:
                 time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
         for number in self._active:
             if number not in self._found:
-                self._found[number] = self._read_job(number)
+                self._found[number] = self._contact.read(self._read_job, number)
         return [self._found[number] for number in range(len(self._jobs))]
 
     def _read_job(self, number: int) -> FollowResult:
         job = self._jobs[number]
         return _read(self._client, job["serviceId"], {"runId": job["runId"]})
-
-    def _read(self, number: int, deadline: float) -> bool:
-        """False: the server is unreachable for a moment."""
-        try:
-            self._found[number] = self._read_job(number)
-        except Unreachable:
-            now = time.monotonic()
-            self._lost_at = self._lost_at or now
-            if now >= deadline or now - self._lost_at > RECONNECT_SECONDS:
-                raise
-            self._screen.update("the server is unreachable, retrying")
-            return False
-        self._lost_at = None
-        return True
 
     def _show(self, number: int) -> bool:
         """Whether something is new."""
@@ -395,7 +409,8 @@ def follow_or_report(client: Client, service: Any, action: str, arguments: argpa
         # The active job belongs to another request.
         job = None
     if job is not None and arguments.wait:
-        run_id = client.get(f"/jobs/{job['id']}")["runId"]
+        contact = ServerContact(ProgressOutput(quiet=as_json), inf)
+        run_id = contact.read(client.get, f"/jobs/{job['id']}")["runId"]
         followed = follow(client, service["id"], run_id=run_id, quiet=as_json, timeout_seconds=arguments.timeout)
         if as_json:
             _print_outcome(followed)
