@@ -1,9 +1,11 @@
-"""Maintenance commands: backup and restore between the databases, and doctor."""
+"""Maintenance commands: backup and restore between the databases, lost keys, admin tokens and doctor."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
+import shlex
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -12,15 +14,64 @@ from typing import Any
 import pytest
 
 import seed_text
+from command_line import on_terminal
 from control_plane import PROGRAM, Client, Cluster, Server, running
+from guide_commands import guide_commands
+from mainstay.control.store.engine.migrations import migrations
 from scenario import Scenario
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 KEY = {"VAULT_ENCRYPTION_KEY": "ef" * 32}
 
 
-def program(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+def program(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    words = [str(PROGRAM), *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+
+
+def test_without_its_key_a_plane_works_again_as_the_guide_says(tmp_path: Path) -> None:
+    data = tmp_path / "plane"
+    with running(data) as server:
+        scenario = Scenario(server.admin)
+        kind = scenario.service_type({"password": {"type": "string", "secret": {"type": "persistent"}}}, SIMPLE)
+        service = scenario.complete(scenario.order(kind, {"password": "canary-lost"}, name="shop"))
+        agent, consumer = str(scenario.agent.token), str(scenario.consumer.token)
+        busy = program("vault", "discard", "--yes", "--data-dir", data)
+        assert "a server uses it; stop the server first" in busy.stderr
+    (data / "vault.key").write_text("12" * 32)
+    (set_aside, discard), (update,) = guide_commands("disaster-recovery.md", "## Without the key")
+    subprocess.run(["bash", "-c", set_aside], cwd=tmp_path, check=True)
+    refused = program("server", "--port", "0", "--data-dir", data)
+    assert "the vault key is missing" in refused.stderr
+    assert "`mainstay vault discard` gives up" in refused.stderr
+    words = [str(PROGRAM), *shlex.split(discard.replace("plane", str(data)))[1:]]
+    for typed, code in (("2\n", 2), ("1\n", 0)):
+        with on_terminal(words, {}) as terminal:
+            terminal.wait_for(f"service shop ({service['id']}): password")
+            terminal.wait_for("Type the number of secrets to give up (1): ")
+            terminal.type(typed)
+            assert terminal.finish() == code
+    assert "Gave up 1 secret. Start the servers, and set each one anew." in terminal.seen
+    with running(data) as server:
+        client = Client(server.url, consumer)
+        (event,) = server.admin.get("/events?type=vault.discarded")["items"]
+        assert (event["entityId"], event["properties"]["schemaPath"]) == (service["id"], "password")
+        reference = service["properties"]["password"].removeprefix("vault://")
+        client.as_token(agent).get(f"/vault/secrets/{reference}", expect=404)
+        subprocess.run(
+            [PROGRAM, *shlex.split(update)[1:], "--no-wait"],
+            input="new-secret\n",
+            text=True,
+            check=True,
+            timeout=60,
+            env={**os.environ, "MAINSTAY_URL": server.url, "MAINSTAY_TOKEN": consumer},
+        )
+        host = client.as_token(agent)
+        (job,) = host.get("/jobs/pending")
+        host.post(f"/jobs/{job['id']}/claim", expect=204)
+        host.post(f"/jobs/{job['id']}/complete", expect=204)
+        after = client.get(f"/services/{service['id']}")["properties"]["password"].removeprefix("vault://")
+        assert host.get(f"/vault/secrets/{after}")["value"] == "new-secret"
 
 
 def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, postgresql: Cluster) -> None:
@@ -62,6 +113,15 @@ def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, pos
             "server", "backup", tmp_path / "copy.gz", "--data-dir", tmp_path / "two", "--database-url", url
         )
         assert copy.returncode == 0, copy.stderr
+    # The right key gives up nothing, and no key is no reason to.
+    place = ("--data-dir", tmp_path / "two", "--database-url", url)
+    assert program("vault", "discard", "--yes", *place, **KEY).stdout == (
+        "The key of this server decrypts every secret; there is nothing to give up.\n"
+    )
+    assert "there is no vault key" in program("vault", "discard", "--yes", *place).stderr
+    listed = program("vault", "discard", *place, VAULT_ENCRYPTION_KEY="12" * 32)
+    assert (listed.returncode, listed.stdout) == (2, f"service {service['name']} ({service['id']}): a\n")
+    assert "this gives up 1; there is no terminal to confirm that on" in listed.stderr
     third = program("server", "restore", tmp_path / "copy.gz", "--data-dir", tmp_path / "three")
     assert third.returncode == 0, third.stderr
     check_key_and_admin_token(tmp_path / "three", None)
@@ -98,7 +158,29 @@ def test_an_admin_token_needs_a_database(tmp_path: Path) -> None:
     missing = program("server", "admin-token", "--data-dir", tmp_path / "nowhere")
     assert missing.returncode == 2
     assert "there is no database in" in missing.stderr
+    assert "there is no database in" in program("vault", "rotate", "--data-dir", tmp_path / "nowhere").stderr
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_an_admin_token_of_a_database_of_an_earlier_release_is_refused_and_nothing_migrated(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert program("server", "migrate", "--data-dir", data).returncode == 0
+    newest = migrations("sqlite")[-1].name
+    with sqlite3.connect(data / "mainstay.db") as connection:
+        connection.execute("DELETE FROM migrations WHERE name = ?", (newest,))
+    connection.close()
+    refused = program("server", "admin-token", "--data-dir", data)
+    assert refused.returncode == 2
+    assert (
+        f"the database is of an earlier release and lacks {newest}; this command does not migrate" in refused.stderr
+    )
+    assert "`mainstay server migrate`" in refused.stderr
+    for verb in ("rotate", "discard"):
+        assert f"lacks {newest}; this command does not migrate" in program("vault", verb, "--data-dir", data).stderr
+    assert not (data / "admin.token").exists()
+    with sqlite3.connect(data / "mainstay.db") as connection:
+        assert connection.execute("SELECT count(*) FROM migrations WHERE name = ?", (newest,)).fetchone() == (0,)
+    connection.close()
 
 
 def test_a_backup_replaces_an_existing_file_only_by_force_and_options_may_be_anywhere(tmp_path: Path) -> None:

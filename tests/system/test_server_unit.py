@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from certificates import make_certificate
+from guide_commands import guide_commands
 from system.conftest import PROGRAM, ManagedHost
 
 UNIT = "/etc/systemd/system/mainstay-server.service"
@@ -62,11 +63,29 @@ def test_the_server_is_installed_sandboxed_restarted_and_removed(new_host: Manag
     )
     assert '"UP"' in host.shell(f"{python} -c '{FETCH}' http://127.0.0.1:8433/ready")
 
+    restore_as_the_guide_says(host)
+    assert '"UP"' in host.shell(f"{python} -c '{FETCH}' http://127.0.0.1:8433/ready")
+
     assert "/var/lib/mainstay-server" in host.shell(f"{program} --uninstall")
     assert host.shell(f"test -e {UNIT} || echo absent") == "absent\n"
     assert host.shell("systemctl is-active mainstay-server || true") == "inactive\n"
     assert host.shell("test -e /var/lib/private/mainstay-server/mainstay.db && echo kept") == "kept\n"
     host.shell(f"{program} --uninstall")
+
+
+def restore_as_the_guide_says(host: ManagedHost) -> None:
+    """As root; the user of the unit gets the files, and the way in works beside it."""
+    data = "/var/lib/mainstay-server"
+    host.shell(f"cd /root && {PROGRAM} server backup --data-dir {data} last-night && cp {data}/vault.key vault.key")
+    embedded, _ = guide_commands("disaster-recovery.md", "### With the unit of `server install`")
+    commands = [re.sub(r"^mainstay ", f"{PROGRAM} ", line) for line in embedded]
+    output = host.shell(f"cd /root && {' && '.join(commands)}")
+    assert "Nothing is stuck." in output
+    owner = host.shell("systemctl show --value -p MainPID mainstay-server | xargs -I {} stat -c %u /proc/{}").strip()
+    assert owner != "0"
+    assert host.shell(f"stat -c %u {data}/mainstay.db {data}/vault.key {data}/lock").split() == [owner] * 3
+    host.shell(f"{PROGRAM} server admin-token --data-dir {data}")
+    host.shell("systemctl restart mainstay-server")
 
 
 def test_secrets_are_kept_out_of_the_unit(new_host: ManagedHost, tmp_path: Path) -> None:

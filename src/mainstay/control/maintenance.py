@@ -1,31 +1,42 @@
-"""Maintenance commands: key rotation, backup, restore, doctor and new admin tokens. All but the rotation and the restore
-work beside a running server."""
+"""Maintenance commands: key rotation, lost keys, backup, restore, doctor and new admin tokens. Backup, doctor and admin
+tokens work beside a running server."""
 
 from __future__ import annotations
 
 import gzip
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from mainstay.control.operations.doctor import DoctorFinding, examine
 from mainstay.control.operations.machinery.definitions import Definitions
-from mainstay.control.operations.machinery.secret_sealing import check_key_of_newest, check_keys, reseal_batch
+from mainstay.control.operations.machinery.secret_sealing import (
+    check_key_of_newest,
+    check_keys,
+    reseal_batch,
+    unreadable_secrets,
+)
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.operations.tokens import make_admin
 from mainstay.control.rulebook import installed_rulebook
-from mainstay.control.serve import now, opened, prepare_data_directory
+from mainstay.control.serve import data_directory_lock, now, opened, prepare_data_directory
 from mainstay.control.settings import BadSettings, ServerSettings
+from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.doctor import delete_secrets_without_owner
 from mainstay.control.store.engine.backup import BadBackup, dump, load
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Store, Transaction
+from mainstay.control.store.engine.migrations import pending_in
 from mainstay.control.store.engine.open import connected_store
-from mainstay.control.store.secrets import newest_key_id
+from mainstay.control.store.secrets import StoredSecret, discard, newest_key_id
+from mainstay.control.store.services import SERVICES, ServiceRow
 from mainstay.control.vault.keys import FILE, VARIABLE, find_vault, load_keys
 from mainstay.control.vault.seal import Vault, new_key
 from mainstay.foundation.private_files import private_draft, write_private_file
+from mainstay.foundation.vault import VAULT_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,9 @@ async def rotate_key(settings: ServerSettings, environment: Mapping[str, str]) -
     it."""
     path = settings.data_path / FILE
     from_file = VARIABLE not in environment
+    # `opened` would create a missing database, and migrate one of an earlier release.
+    async with _existing_store(settings):
+        pass
     async with opened(settings, environment, alone=from_file) as (store, tools):
         if tools.vault is None:
             raise BadSettings("there is no vault key to rotate")
@@ -95,6 +109,27 @@ async def restore(settings: ServerSettings, path: Path) -> int:
             raise BadBackup("the file is not a backup, or is truncated") from None
 
 
+@asynccontextmanager
+async def _existing_store(settings: ServerSettings) -> AsyncIterator[Store]:
+    """The store of a database that this release serves. Migrates nothing: a server of an earlier release may be running."""
+    if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
+        raise BadSettings(f"there is no database in {settings.data_path}; use --data-dir or --database-url")
+    async with connected_store(settings.store_url) as store:
+        if await store.is_new():
+            raise BadSettings(
+                "the database is empty; the first start of a server creates its tables and an admin token"
+            )
+        waiting = await pending_in(store)
+        if waiting:
+            raise BadSettings(
+                f"the database is of an earlier release and lacks {waiting[0]}"
+                f"{f' and {len(waiting) - 1} more migrations' if waiting[1:] else ''}; this command does not migrate. Use the"
+                " program of that release, or upgrade the database first: start a server of this release, or run"
+                " `mainstay server migrate`"
+            )
+        yield store
+
+
 async def write_admin_token(settings: ServerSettings, *, replace: bool) -> Path:
     """Creates an admin token in an existing database and writes it to the data directory. Returns the path.
 
@@ -104,12 +139,7 @@ async def write_admin_token(settings: ServerSettings, *, replace: bool) -> Path:
         raise BadSettings(
             f"{path} exists; log in with it (`mainstay login URL --data-dir {settings.data_path}`), or replace it with --force"
         )
-    if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
-        raise BadSettings(f"there is no database in {settings.data_path}; use --data-dir or --database-url")
-    async with connected_store(settings.store_url) as store:
-        if await store.is_new():
-            raise BadSettings("the database is empty; the first start of a server creates an admin token")
-        await store.migrate()
+    async with _existing_store(settings) as store:
         prepare_data_directory(settings.data_path)
         async with store.transaction() as tx:
             work = UnitOfWork(tx, now(), OperationTools(Definitions(installed_rulebook())))
@@ -117,6 +147,64 @@ async def write_admin_token(settings: ServerSettings, *, replace: bool) -> Path:
             # Before the commit: if the file cannot be written, there is no token.
             write_private_file(path, f"{value}\n".encode(), durable=True)
     return path
+
+
+async def discard_secrets(
+    settings: ServerSettings, environment: Mapping[str, str], confirm: Callable[[Sequence[str]], None]
+) -> int:
+    """Deletes the secrets that no key opens, and records an event for each. Returns how many.
+
+    `confirm` gets them as text, and raises to keep them all. No server may run: one with the right key needs them."""
+    if settings.vault == "off":
+        raise BadSettings("the vault is off (MAINSTAY_VAULT=off), so no key is expected to open the secrets")
+    vault = find_vault(settings, environment)
+    async with _existing_store(settings) as store:
+        prepare_data_directory(settings.data_path)
+        with data_directory_lock(settings.data_path, alone=True):
+            async with store.reading() as tx:
+                lost = await _LostSecrets.read(tx, vault)
+            if not lost.secrets:
+                return 0
+            confirm(lost.lines())
+            async with store.transaction() as tx:
+                work = UnitOfWork(tx, now(), OperationTools(Definitions(installed_rulebook())))
+                await lost.discard(work)
+    return len(lost.secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class _LostSecrets:
+    """Secrets that no key opens, and the rows of their owners; an owner may not exist any more."""
+
+    secrets: list[StoredSecret]
+    owners: Mapping[str, ServiceRow | AgentRow]
+
+    @classmethod
+    async def read(cls, tx: Transaction, vault: Vault | None) -> Self:
+        found = await unreadable_secrets(tx, vault)
+        ids = {kind: {each.owner.id for each in found if each.owner.kind == kind} for kind in ("service", "agent")}
+        services = await SERVICES.many(tx, ids["service"])
+        return cls(found, {**services, **await AGENTS.many(tx, ids["agent"])})
+
+    def lines(self) -> list[str]:
+        return sorted(f"{each.owner.kind} {self._name(each)}: {each.schema_path}" for each in self.secrets)
+
+    def _name(self, secret: StoredSecret) -> str:
+        owner = self.owners.get(secret.owner.id)
+        return secret.owner.id if owner is None else f"{owner.name} ({owner.id})"
+
+    async def discard(self, work: UnitOfWork) -> None:
+        for secret in self.secrets:
+            await discard(work.tx, secret)
+            owner = self.owners.get(secret.owner.id)
+            if owner is not None:
+                await work.record_event(
+                    "vault.discarded",
+                    owner,
+                    owner,
+                    reference=f"{VAULT_PREFIX}{secret.reference}",
+                    schemaPath=secret.schema_path,
+                )
 
 
 async def run_doctor(settings: ServerSettings, environment: Mapping[str, str]) -> list[DoctorFinding]:

@@ -76,6 +76,11 @@ _ROWS = (
     *_changes("token"),
     EventType("token.regenerate", "token", "The token got a new value; the old one is no longer valid."),
     EventType(
+        "vault.discarded",
+        "secret",
+        "An operator gave up a secret that no vault key opens; `schemaPath` is its property.",
+    ),
+    EventType(
         "vault.read",
         "secret",
         "An agent read a secret, recorded once per job or plan, otherwise at most once per hour; or it was opened for an"

@@ -136,6 +136,24 @@ async def not_sealed_by(
     return [_decode(row) for row in rows]
 
 
+async def read_batch(tx: Transaction, after: str, limit: int) -> list[StoredSecret]:
+    """In the order of their references."""
+    rows = await tx.fetch(
+        f"SELECT {COLUMNS} FROM vault_secrets WHERE reference > :after ORDER BY reference LIMIT {limit}", after=after
+    )
+    return [_decode(row) for row in rows]
+
+
+async def discard(tx: Transaction, secret: StoredSecret) -> None:
+    """Also one that an open orphan holds."""
+    await tx.execute(
+        "DELETE FROM vault_secrets WHERE reference = :reference AND owner_kind = :owner_kind AND owner_id = :owner_id",
+        reference=secret.reference,
+        owner_kind=secret.owner.kind,
+        owner_id=secret.owner.id,
+    )
+
+
 async def reseal(tx: Transaction, secret: StoredSecret) -> None:
     await tx.execute(
         "UPDATE vault_secrets SET key_id = :key_id, ciphertext = :ciphertext, seal_version = :seal_version"

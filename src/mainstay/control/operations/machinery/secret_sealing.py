@@ -145,7 +145,7 @@ async def check_key_of_newest(tx: Transaction, vault: Vault | None) -> None:
     problem = "is missing" if vault is None else "does not open the secrets in this database"
     raise BadSettings(
         f"the vault key {problem}; set {VARIABLE} to the right key, or restore {FILE} in the data directory from its"
-        " backup"
+        " backup; if the key is lost, `mainstay vault discard` gives up the secrets that it sealed"
     )
 
 
@@ -183,3 +183,21 @@ async def reseal_batch(tx: Transaction, vault: Vault, after: str) -> ResealedBat
         resealed = replace(secret, ciphertext=sealed.ciphertext, key_id=sealed.key_id, seal_version=SEAL_VERSION)
         await store.reseal(tx, resealed)
     return ResealedBatch(len(found) - len(unreadable), unreadable, found[-1].reference if found else None)
+
+
+async def unreadable_secrets(tx: Transaction, vault: Vault | None) -> list[StoredSecret]:
+    """The secrets that no key opens. Without a vault: all of them."""
+    found: list[StoredSecret] = []
+    after = ""
+    while batch := await store.read_batch(tx, after, RESEAL_BATCH):
+        found += [secret for secret in batch if vault is None or not _opens(vault, secret)]
+        after = batch[-1].reference
+    return found
+
+
+def _opens(vault: Vault, secret: StoredSecret) -> bool:
+    try:
+        _open_stored(vault, secret)
+    except CannotOpen:
+        return False
+    return True

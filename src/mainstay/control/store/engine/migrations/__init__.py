@@ -14,9 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
+from mainstay.control.store.engine.contract import Store
 from mainstay.control.store.engine.dialects import postgresql_definition
 
 NUMBER_LENGTH = 4
+# Databases of the first releases have no table of compatible migrations.
+HAS_COMPATIBLE = {
+    "sqlite": "SELECT 1 AS one FROM sqlite_master WHERE name = 'compatible_migrations'",
+    "postgresql": "SELECT 1 AS one WHERE to_regclass('compatible_migrations') IS NOT NULL",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +91,14 @@ def pending(dialect: str, applied: Mapping[str, str], compatible: Mapping[str, s
         if applied.get(migration.name, migration.checksum) != migration.checksum:
             raise ChangedMigration(migration.name)
     return tuple(migration for migration in known if migration.name not in applied)
+
+
+async def pending_in(store: Store) -> list[str]:
+    """The names of the migrations that a start of this release would run. Changes nothing, and raises what a start raises.
+    Without optional ones, which may never run."""
+    async with store.reading() as tx:
+        applied = {str(row["name"]): str(row["checksum"]) for row in await tx.fetch("SELECT * FROM migrations")}
+        has_compatible = await tx.fetch(HAS_COMPATIBLE[store.dialect])
+        rows = await tx.fetch("SELECT name, since FROM compatible_migrations") if has_compatible else []
+    compatible = {str(row["name"]): str(row["since"]) for row in rows}
+    return [each.name for each in pending(store.dialect, applied, compatible) if not each.optional]
