@@ -69,11 +69,13 @@ class MovingScenario:
     scenario: Scenario
     movable: bool = True
     schema: Any = field(default_factory=lambda: SCHEMA)
+    # Of the blueprint, beside its actions `create`, `start` and `stop`.
+    more: Any = field(default_factory=dict)
 
     @cached_property
     def kind(self) -> Any:
         """The service type; its agent type is the one of the scenario."""
-        files = blueprint(unique("web"), movable=self.movable, schema=self.schema, lifecycle=LIFECYCLE)
+        files = blueprint(unique("web"), movable=self.movable, schema=self.schema, lifecycle=LIFECYCLE, **self.more)
         pushed = push(self.scenario.admin, files)
         type_id = pushed["serviceType"]["id"]
         self.scenario.admin.patch(f"/agent-types/{self.scenario.agent_type_id}", {"serviceTypeIds": [type_id]})

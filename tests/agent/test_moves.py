@@ -143,16 +143,32 @@ def test_a_stopped_service_is_stopped_on_the_target(hosts: TwoHosts) -> None:
     assert hosts.files(1) == {service["name"]: "s3cret"}
 
 
-def test_a_planned_move_asks_the_target(hosts: TwoHosts) -> None:
-    hosts.start(0), hosts.start(1)
+def test_a_planned_move_names_what_then_happens_on_both_hosts(hosts: TwoHosts) -> None:
+    old, _ = hosts.start(0), hosts.start(1)
     service = hosts.order()
     path = f"/services/{service['id']}/agent"
     plan = hosts.bridge.scenario.consumer.put(path, {"agentId": hosts.agent_ids[1]}, query={"plan": "true"})
     assert plan["path"] == ["Stopped"]
     assert f"{hosts.roots[1]}/{service['name']}" in [event["name"] for event in plan["host"]["events"]]
     assert hosts.files(1) == {}
+    creation, clean_up = plan["steps"]
+    assert plan["host"]["manifest"] == creation["manifests"][0]
     hosts.move(service, planDigest=plan["planDigest"])
     hosts.wait_until_moved(service)
+    job = hosts.bridge.scenario.jobs(service)[-1]
+    assert (creation["agent"]["id"], creation["action"]) == (job["agentId"], job["action"])
+    events = hosts.bridge.admin.get(f"/jobs/{job['id']}/report")["events"]
+    # Those of the first manifest are forecast; the others are of the second.
+    forecast = [event["name"] for event in plan["host"]["events"]]
+    assert [event["name"] for event in events[: len(forecast)]] == forecast
+    assert len(events) > len(forecast)
+    assert creation["manifests"] == ["manifests/create.yaml", "manifests/stopped.yaml"]
+    (orphan,) = hosts.orphans()
+    assert (clean_up["agent"]["id"], clean_up["action"]) == (orphan["agentId"], "delete")
+    assert clean_up["manifests"] == ["manifests/removed.yaml"]
+    old.stop()
+    hosts.clean_up()
+    assert hosts.files(0) == {}
 
 
 def test_a_failed_move_is_cleaned_up_on_the_target(hosts: TwoHosts) -> None:

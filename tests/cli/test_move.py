@@ -72,6 +72,9 @@ def test_a_dry_run_shows_the_new_values(
 ) -> None:
     done = shell.run(moving.scenario.consumer, "move", service["id"], "--agent", target.id, "--dry-run")
     assert "10.1.0.1" in done.stdout
+    name = name_of(moving, target)
+    assert f"what happens\n  1. {name} applies manifests/all.yaml; the service changes its agent" in done.stdout
+    assert f"\n  2. the host of {service['agent']['name']} is not cleaned up: the blueprint has no" in done.stdout
     assert "nothing was changed" in done.stdout
     assert target.allocated() == []
 

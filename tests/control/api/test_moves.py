@@ -191,6 +191,82 @@ def test_a_dry_run_shows_the_new_values_and_keeps_nothing(
     assert moving.scenario.service(service["id"])["version"] == service["version"]
 
 
+STOPPED, REMOVED = "manifests/all.yaml", {"delete": "manifests/all.yaml"}
+RESERVED = "what the service left there keeps running, and its pool values stay reserved until"
+# (actions and keeps of the blueprint, status of the target, of the old agent, the two summaries)
+STEPS: list[tuple[Any, str, str, tuple[list[str], str], tuple[list[str], str]]] = [
+    (
+        {"actions": REMOVED, "keeps": {"Stopped": STOPPED}},
+        "Connected",
+        "Connected",
+        (
+            [STOPPED, STOPPED],
+            (
+                "TARGET applies manifests/all.yaml, then manifests/all.yaml for the state Stopped; the service changes its agent"
+                " when this has succeeded"
+            ),
+        ),
+        ([STOPPED], "OLD cleans up its host: it applies manifests/all.yaml and confirms"),
+    ),
+    (
+        {"actions": REMOVED, "keeps": {"Started": STOPPED}},
+        "Disconnected",
+        "Disconnected",
+        (
+            [STOPPED],
+            (
+                "TARGET applies manifests/all.yaml once it connects: it is offline; the service changes its agent when this has"
+                " succeeded"
+            ),
+        ),
+        (
+            [STOPPED],
+            (
+                f"nothing is done on the host of OLD, which is offline: {RESERVED} the agent connects and applies"
+                " manifests/all.yaml, or an admin forgets the orphan"
+            ),
+        ),
+    ),
+    (
+        {},
+        "Connected",
+        "Disabled",
+        ([STOPPED], "TARGET applies manifests/all.yaml; the service changes its agent when this has succeeded"),
+        (
+            [],
+            (
+                "the host of OLD is not cleaned up: the blueprint has no manifest for `delete`;"
+                f" {RESERVED} an admin removes it by hand and forgets the orphan"
+            ),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("more", "target", "source", "first", "second"), STEPS)
+def test_a_dry_run_names_every_run_of_the_move_in_order_and_what_is_not_done(
+    scenario: Scenario,
+    more: Any,
+    target: str,
+    source: str,
+    first: tuple[list[str], str],
+    second: tuple[list[str], str],
+) -> None:
+    moving = MovingScenario(scenario, more=more)
+    old, new = moving.agent("10.0.0.1"), moving.agent("10.1.0.1")
+    service = moving.order(old)
+    for agent, status in ((old, source), (new, target)):
+        scenario.admin.patch(f"/agents/{agent.id}", {"status": status})
+    steps = moving.move(service, new, query={"dryRun": "true"})["steps"]
+    names = {each.id: scenario.admin.get(f"/agents/{each.id}")["name"] for each in (old, new)}
+    for step, agent, status, action, (manifests, summary) in zip(
+        steps, (new, old), (target, source), ("create", "delete"), (first, second), strict=True
+    ):
+        assert step["agent"] == {"id": agent.id, "name": names[agent.id], "status": status}
+        assert (step["action"], step["manifests"]) == (action, manifests)
+        assert step["summary"] == summary.replace("TARGET", names[new.id]).replace("OLD", names[old.id])
+
+
 # ---- secrets ----
 def test_the_target_reads_secrets_from_its_claim_on_and_the_old_agent_until_its_clean_up(
     moving: MovingScenario, service: Any, old: PlayedAgent, new: PlayedAgent

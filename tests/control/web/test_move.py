@@ -47,6 +47,8 @@ def test_a_service_is_moved_with_a_form(
     plan = submit(consumer, path, form, agentId=target.id)
     assert "10.1.0.1" in plan.text
     assert "now, and after the move" in text_of(plan)
+    assert "applies manifests/all.yaml once it connects: it is offline" in text_of(plan)
+    assert f"the host of {service['agent']['name']} is not cleaned up" in text_of(plan)
     reply = submit(consumer, path, plan, expect=303, step="place")
     assert reply.location == page
     target.complete(service)

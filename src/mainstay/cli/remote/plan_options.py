@@ -14,7 +14,7 @@ from mainstay.cli.views.tables import BOLD, format_value, local_time, tree_lines
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from mainstay.cli.remote.service_types import Members
@@ -76,12 +76,15 @@ def show_forecast(
     values = {str(each.get("path")): format_value(each.get("value")) for each in document.get("poolValues") or ()}
     if values:
         print("\n".join([bold("pool values", BOLD), *tree_lines(values)]))
+    _print_steps(document.get("steps") or ())
     if not isinstance(host, dict):
         print("Dry run, nothing was changed.")
         return 0
     expiry = local_time(document.get("expiresAt")) or "the plan expires"
     print(bold(f"on the host of {printable(agent)}" if agent else "on the host", BOLD))
     print_report({"noop": True, **host}, verbose=arguments.verbose)
+    for manifest in [name for step in (document.get("steps") or ())[:1] for name in step["manifests"][1:]]:
+        print(f"  What {printable(manifest)} changes depends on these changes and is not forecast.")
     if failed:
         print("The run would fail. Correct the cause, then plan again.")
         return EXIT_FAILED
@@ -90,3 +93,12 @@ def show_forecast(
         f"  --plan-digest {printable(str(document.get('planDigest')))}\ninstead of --plan."
     )
     return 0
+
+
+def _print_steps(steps: Sequence[Mapping[str, Any]]) -> None:
+    """The runs that an order causes on several hosts, in order."""
+    if not steps:
+        return
+    print(Palette(sys.stdout).paint("what happens", BOLD))
+    for number, step in enumerate(steps, 1):
+        print(f"  {number}. {printable(step['summary'])}")

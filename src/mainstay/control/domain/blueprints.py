@@ -95,6 +95,20 @@ def manifests_of(blueprint: object) -> list[str]:
     return list(dict.fromkeys(posixpath.normpath(path) for path in (*entries, *(given.get("keeps") or {}).values())))
 
 
+def manifest_of(blueprint: object, action: str) -> str | None:
+    """The manifest of an action of a valid blueprint. None: it has none."""
+    entry = blueprint["actions"].get(action) if isinstance(blueprint, dict) else None
+    path = entry["manifest"] if isinstance(entry, dict) else entry
+    return None if path is None else posixpath.normpath(str(path))
+
+
+def kept_manifest(blueprint: object, state: str) -> str | None:
+    """The manifest that describes the host in a state. None: there is none."""
+    keeps = blueprint.get("keeps") if isinstance(blueprint, dict) else None
+    path = (keeps or {}).get(state)
+    return None if path is None else posixpath.normpath(str(path))
+
+
 def undeclared_names(lifecycle: Lifecycle, actions: Collection[str], keeps: Collection[str]) -> Iterator[PathFault]:
     """Faults for actions and states of a blueprint that the lifecycle does not declare."""
     for noun, key, names, known in (

@@ -11,6 +11,7 @@ from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.properties.traversal import SecretPlace, secrets_in
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import runs
+from mainstay.control.operations.machinery.move_steps import ForecastStep, steps_of_move
 from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.blueprints import versions_of
@@ -45,6 +46,8 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     pool_values: list[ForecastValue]
     # The version of the blueprint after the order, if the order changes it.
     blueprint_version: str | msgspec.UnsetType = msgspec.UNSET
+    # Only of a move: its runs on both hosts, in order.
+    steps: list[ForecastStep] | msgspec.UnsetType = msgspec.UNSET
     # Only in plans: the digest that orders exactly this, its expiry, and the changes on the host.
     plan_digest: str | msgspec.UnsetType = msgspec.UNSET
     expires_at: datetime | msgspec.UnsetType = msgspec.UNSET
@@ -72,6 +75,10 @@ async def forecast_outcome(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
     if outcome.is_new:
         return await _forecast_creation(work, outcome.service)
     forecast = await _forecast_action(work, outcome)
+    if outcome.is_move:
+        job = await active_job(work.tx, outcome.service.id)
+        target_id = outcome.service.agent_id if job is None else job.agent_id
+        return msgspec.structs.replace(forecast, steps=await steps_of_move(work, outcome.service, target_id))
     version = await _version_after(work, outcome)
     return forecast if version is None else msgspec.structs.replace(forecast, blueprint_version=version)
 

@@ -39,6 +39,13 @@ class PlannedPoolValue:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedRun:
+    agent: str
+    action: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedOrder:
     """What is forecast. `before` None: the order creates the service."""
 
@@ -55,6 +62,8 @@ class ShownPlan:
     states: tuple[PathState, ...]
     failures: tuple[PathState, ...]
     steps: str
+    # The runs on several hosts, in order. Empty: one agent does all.
+    runs: tuple[PlannedRun, ...]
     pool_values: tuple[PlannedPoolValue, ...]
     rows: Sequence[PropertyRow]
     changed: int
@@ -93,6 +102,10 @@ def show_plan(order: PlannedOrder, forecast: Mapping[str, Any], now: datetime) -
         states=_states(order, path, changes=changes),
         failures=_failures(order, path, changes=changes),
         steps=_steps(order, path),
+        runs=tuple(
+            PlannedRun(str(each["agent"]["name"]), str(each["action"]), str(each["summary"]))
+            for each in forecast.get("steps") or ()
+        ),
         pool_values=(*_taken(order, forecast), *_given_back(order, forecast, path)),
         rows=rows,
         changed=len(rows),
