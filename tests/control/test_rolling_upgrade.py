@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,11 @@ import pytest
 import mainstay
 from control_plane import PROGRAM, SHARED_KEY, Client, Cluster, running
 from mainstay.control.store.engine.migrations import NewerDatabase, migrations, pending
+from required_parts import need, need_program
 from scenario import Scenario
 
+ROOT = Path(__file__).parents[2]
+MIGRATIONS = "src/mainstay/control/store/engine/migrations"
 ADDED = """
 ALTER TABLE services ADD COLUMN test_note TEXT;
 ALTER TABLE jobs ADD COLUMN test_count INTEGER NOT NULL DEFAULT 0;
@@ -54,27 +59,57 @@ def test_an_older_server_works_beside_a_newer_one_that_has_added_to_the_tables(
         assert old.admin.get("/services")["totalItems"] == 4
 
 
-def older_release(folder: Path, newest: str) -> dict[str, str]:
-    """A copy of the program that knows no migration after `newest`; returns the environment that runs it."""
-    package = folder / "older" / "mainstay"
-    shutil.copytree(Path(mainstay.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    for script in (package / "control/store/engine/migrations").glob("*.sql"):
-        if script.name[:4] > newest:
-            script.unlink()
-    return {"PYTHONPATH": str(folder / "older")}
+def git(*words: str) -> bytes:
+    # Also in a clone of another user.
+    command = ["git", "-c", "safe.directory=*", "-C", str(ROOT), *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=60).stdout
 
 
-def test_servers_without_the_newest_migration_work_beside_this_release(tmp_path: Path, postgresql: Cluster) -> None:
+def earlier_releases() -> dict[str, str]:
+    """Name of a migration → the last commit without it: of the newest migration, and of the first one that the newest says
+    it is compatible with. Empty: older servers must stop before the newest migration."""
+    known = [each.name for each in migrations("postgresql")]
     since = migrations("postgresql")[-1].compatible_since
     if since is None:
+        return {}
+    oldest = next(name for name in known if name[:4] > since)
+    found = {}
+    for name in dict.fromkeys((oldest, known[-1])):
+        added = git("log", "--diff-filter=A", "--format=%H", "--", f"{MIGRATIONS}/{name}*.sql").split()
+        # One that is not committed yet is not in the last commit.
+        found[name] = f"{added[-1].decode()}^" if added else "HEAD"
+    return found
+
+
+def earlier_release(folder: Path, commit: str) -> dict[str, str]:
+    """The program of a commit, with the packages of this one; returns the environment that runs it."""
+    packed = io.BytesIO(git("archive", "--format=tar", commit, "src"))
+    with tarfile.open(fileobj=packed) as archive:
+        archive.extractall(folder, filter="data")
+    return {"PYTHONPATH": str(folder / "src")}
+
+
+def test_servers_of_earlier_releases_work_beside_this_one(tmp_path: Path, postgresql: Cluster) -> None:
+    """With their own code: the last commits before the migrations that this release adds for them."""
+    need_program("git")
+    whole = (ROOT / ".git").exists() and git("rev-parse", "--is-shallow-repository").strip() == b"false"
+    need(present=whole, what="the whole history of the repository: clone it without --depth")
+    releases = earlier_releases()
+    if not releases:
         pytest.skip("the newest migration needs all servers to stop")
-    url = postgresql.new_database()
-    environment = older_release(tmp_path, since)
-    with running(tmp_path / "old", database_url=url, environment=environment) as old:
+    for name, commit in releases.items():
+        folder = tmp_path / name
+        environment = earlier_release(folder / "program", commit)
+        assert not list((folder / "program" / MIGRATIONS).glob(f"{name}*")), f"{commit} has {name}"
+        work_beside(folder, environment, postgresql.new_database())
+
+
+def work_beside(folder: Path, environment: dict[str, str], url: str) -> None:
+    with running(folder / "old", database_url=url, environment=environment) as old:
         scenario = Scenario(old.admin)
         kind = scenario.service_type({"size": {"type": "integer"}})
         before = scenario.order(kind, {"size": 1})
-        with running(tmp_path / "new", database_url=url) as new:
+        with running(folder / "new", database_url=url) as new:
             # A code of the new server enrolls there; its agent then works with both.
             admin = Client(new.url, old.admin.token)
             body = {"agentTypeId": scenario.agent_type_id, "providerId": scenario.provider_id, "count": 2}
@@ -83,13 +118,27 @@ def test_servers_without_the_newest_migration_work_beside_this_release(tmp_path:
             assert Client(old.url, token).get("/agents/me")["name"] == "h"
             assert scenario.complete(before)["properties"] == {"size": 1}
             scenario.complete(scenario.order(kind, {"size": 2}))
+            # An order of the new server is changed by the old one.
+            placed = {
+                "serviceTypeId": kind["id"],
+                "name": "new",
+                "properties": {"size": 3},
+                "agentId": scenario.agent_id,
+            }
+            ordered = Client(new.url, scenario.consumer.token).post("/services", placed)
+            scenario.complete(ordered)
+            assert old.admin.get(f"/services/{ordered['id']}")["properties"] == {"size": 3}
+            # A batch of the new server, and the rows of it.
+            request = {"method": "POST", "path": "/participants", "body": {"name": "batched"}}
+            admin.post("/batch", {"requests": [request], "ifRevision": admin.get("/batch")["revision"]}, expect=200)
+            assert old.admin.get("/participants?name=batched")["totalItems"] == 1
             # The older server deletes a provider with its codes.
             other = old.admin.post("/participants", {"name": "other"})
             kept = admin.post("/enrolment-codes", {**body, "providerId": other["id"]})
             old.admin.delete(f"/participants/{other['id']}")
             admin.get(f"/enrolment-codes/{kept['id']}", expect=404)
-    with running(tmp_path / "old", database_url=url, environment=environment) as old:
-        assert old.admin.get("/services")["totalItems"] == 2
+    with running(folder / "old", database_url=url, environment=environment) as old:
+        assert old.admin.get("/services")["totalItems"] == 3
 
 
 ONLY_ADDS = re.compile(
