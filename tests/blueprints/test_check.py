@@ -42,7 +42,7 @@ FAULTS: dict[str, tuple[tuple[str, str, str], str]] = {
     ),
     "a bad type of a property": (
         (TYPE, "type: string", "type: strng"),
-        "service-type.yaml:4:11: greeting.type: unknown type 'strng'",
+        "service-type.yaml:4:11: greeting.type: unknown type 'strng' (did you mean 'string'?)",
     ),
     "a transition to an unknown state": (
         (TYPE, "{from: New, to: Running}", "{from: New, to: Runing}"),

@@ -11,12 +11,13 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mainstay.cli.plane.difference import Difference, find_difference
-from mainstay.cli.plane.entries import Entry
+from mainstay.cli.plane.entries import Entry, PlaneFault
 from mainstay.cli.plane.files import fault_of, read_plane
 from mainstay.cli.plane.kinds import KINDS
 from mainstay.cli.plane.pool_ranges import read_values
 from mainstay.cli.plane.requests import SecretMissing, build_requests
 from mainstay.cli.plane.schema import plane_schema
+from mainstay.cli.plane.server_faults import find_server_faults
 from mainstay.cli.plane.snapshot import Snapshot
 from mainstay.cli.remote.service_types import members_of
 from mainstay.foundation.documents import read_yaml
@@ -62,21 +63,32 @@ def snapshot_of(text: str) -> Snapshot:
     return snapshot
 
 
-def compare(server: str, files: str, **options: bool) -> tuple[Difference, list[dict[str, Any]]]:
-    content = read_plane([("plane.yaml", files)])
-    snapshot = snapshot_of(server)
-    given = {"prune": False, "prune_orders": False, "set_secrets": False, **options}
-    found = find_difference(content, snapshot, **given)
-    found.faults = [*content.faults, *found.faults]
+class Comparison:
+    """A plane file compared with a server."""
 
-    def read_secret(directive: Any, _directory: str) -> str:
+    def __init__(self, server: str, files: str, **options: bool) -> None:
+        self.content = read_plane([("plane.yaml", files)])
+        self.snapshot = snapshot_of(server)
+        given = {"prune": False, "prune_orders": False, "set_secrets": False, **options}
+        self.found = find_difference(self.content, self.snapshot, **given)
+        self.built = build_requests(self.found, self.content, self.snapshot, self._read_secret)
+        self.faults = [*self.content.faults, *self.found.faults, *self.built.faults]
+
+    def _read_secret(self, directive: Any, _directory: str) -> str:
         if directive.get("env") == "MISSING":
             raise SecretMissing("the environment variable MISSING is not set")
         return f"value of {directive}"
 
-    built = build_requests(found, content, snapshot, read_secret)
-    found.faults += built.faults
-    return found, built.requests
+    def refused(self, path: str, refusal: dict[str, Any]) -> list[PlaneFault]:
+        """The faults if the server refuses all requests to this path in its dry run."""
+        results = [{"error": refusal} if each["path"] == path else {} for each in self.built.requests]
+        return find_server_faults(self.built, results, self.content, self.snapshot, self.faults)
+
+
+def compare(server: str, files: str, **options: bool) -> tuple[Difference, list[dict[str, Any]]]:
+    comparison = Comparison(server, files, **options)
+    comparison.found.faults = comparison.faults
+    return comparison.found, comparison.built.requests
 
 
 def lines(found: Difference) -> list[str]:
@@ -226,11 +238,47 @@ FAULTS = [
     ("", "participants: {a: {stats: Enabled}}", "1:20: participant has no 'stats' (did you mean 'status'?)"),
     ("", "participants: {a: {status: On}}", "1:20: must be Enabled or Disabled"),
     ("", "participants: [a]", "1:1: must be a map by participant"),
-    ("", "groups: {acme: {g: }}", "1:17: there is no participant 'acme'; add it under `participants`"),
+    ("", "groups: {acme: {g: }}", "1:10: there is no participant 'acme'; add it under `participants`"),
     (
         "participants: {acme: }",
         "groups: {acne: {g: }}",
-        "1:17: there is no participant 'acne' (did you mean 'acme'?)",
+        "1:10: there is no participant 'acne' (did you mean 'acme'?)",
+    ),
+    # Names in the files count, too.
+    (
+        "",
+        "participants: {acme: }\ngroups: {acne: {g: }}",
+        "2:10: there is no participant 'acne' (did you mean 'acme'?)",
+    ),
+    (
+        "participants: {a: }\nagents: {a: {edge-1: }}",
+        "agents: {a: {egde-1: {tags: [x]}}}",
+        "1:14: there is no agent 'egde-1' of a (did you mean 'edge-1'?); agents enroll,",
+    ),
+    (
+        "participants: {a: }\npoolSets: {a: {edge: }}\nagents: {a: {e: }}",
+        "agents: {a: {e: {poolSet: egde}}}",
+        "1:18: there is no pool set 'egde' (did you mean 'edge'?)",
+    ),
+    (
+        "",
+        "serviceTypes: {web-app: }\nagentTypes: {t: {serviceTypes: [web-app, web-ap]}}",
+        "2:42: there is no service type 'web-ap' (did you mean 'web-app'?)",
+    ),
+    (
+        "serviceTypes: {web-app: }\nparticipants: {acme: }",
+        "orders: {acme: {default: {shop: {type: web-ap}}}}",
+        "1:34: there is no service type 'web-ap' (did you mean 'web-app'?)",
+    ),
+    (
+        ORDERS,
+        "orders: {acme: {default: {new: {type: vm, properties: {db: shpo}}}}}",
+        "1:56: there is no service 'shpo' of acme (did you mean 'shop'?); write GROUP/NAME",
+    ),
+    (
+        "blueprints: {web: {version: 1.0.0}}",
+        "blueprints: {wbe: }",
+        "1:14: the server does not have it (did you mean 'web'?); push it",
     ),
     (
         "participants: {a: }",
@@ -263,12 +311,12 @@ FAULTS = [
     (
         "participants: {a: }",
         "pools: {a: {s: {p: {type: t, propertyType: integer, values: [1, 1]}}}}",
-        "1:53: contains 1 twice",
+        "1:65: contains 1 twice",
     ),
     (
         "participants: {a: }",
         "pools: {a: {s: {p: {type: t, propertyType: integer, values: [x]}}}}",
-        "1:53: 'x' is neither an integer nor a range such as 8100-8199",
+        "1:62: 'x' is neither an integer nor a range such as 8100-8199",
     ),
     (
         ORDERS,
@@ -315,6 +363,172 @@ def test_a_fault_names_its_place(server: str, files: str, message: str) -> None:
     shown = [str(fault_of(each)) for each in found.faults]
     assert any(each.startswith(f"plane.yaml:{message}") for each in shown), shown
     assert "hunter2" not in "".join(shown)
+
+
+# What depends on a fault is no further fault.
+ONLY_CAUSES = [
+    (
+        "",
+        "particpants: {a: {status: On}}\ngroups: {a: {g: }}",
+        [
+            "1:1: there is no kind 'particpants' (did you mean 'participants'?)",
+            "1:19: must be Enabled or Disabled",
+        ],
+    ),
+    ("", "optionTypes: {i: {nam: x}}", ["1:19: option type has no 'nam' (did you mean 'name'?)"]),
+    ("", "optionTypes: {i: {name: 5}}", ["1:19: must be a text"]),
+    ("", "optionTypes: {i: 5}", ["1:15: must be a map with name, description, id"]),
+    (
+        "participants: {acme: }",
+        "pools: {acne: {s: {p: {type: t, propertyType: string}, q: {type: u, propertyType: string}}}}",
+        ["1:9: there is no participant 'acne' (did you mean 'acme'?)"],
+    ),
+    (
+        ORDERS,
+        "orders: {acme: {default: {a: {type: vmm, properties: {db: b}}, b: {type: vm, properties: {key: hunter2}}}}}",
+        [
+            "1:31: there is no service type 'vmm' (did you mean 'vm'?)",
+            "1:91: is a secret: write {keep: true}, {file: FILE} or {env: NAME}, never the value itself",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("server", "files", "messages"), ONLY_CAUSES)
+def test_a_fault_is_reported_once_and_its_consequences_are_not(server: str, files: str, messages: list[str]) -> None:
+    found, _ = compare(server, files)
+    assert [str(fault_of(each)) for each in found.faults] == [f"plane.yaml:{each}" for each in messages]
+
+
+POOL_TYPE = "serviceTypes: {vm: {propertySchema: {cpu: {type: integer}, ip: {type: string, generator: {type: pool, config: {poolType: ipv4}}}}}}\n"
+# (server, files, path of the refused request, its refusal, the faults)
+REFUSALS: list[tuple[str, str, str, dict[str, Any], list[str]]] = [
+    (
+        TYPE + "participants: {acme: }",
+        "orders:\n  acme:\n    default:\n      shop:\n        type: vm\n        properties:\n          cup: 1\n          net:\n            prt: 2\n",
+        "/services",
+        {
+            "code": "validation_failed",
+            "errors": [
+                {"path": "cup", "message": "unknown property"},
+                {"path": "net.prt", "message": "unknown property"},
+                {"path": "key", "message": "required property is missing"},
+            ],
+        },
+        [
+            "7:11: cup: unknown property (did you mean 'cpu'?)",
+            "9:13: net.prt: unknown property (did you mean 'port'?)",
+            "6:9: key: required property is missing",
+        ],
+    ),
+    # With faults of the file itself, in one report; the refusal of the same place is their consequence.
+    (
+        TYPE + "participants: {acme: }",
+        "orders: {acme: {default: {shop: {type: vm, properties: {cpu: 99, key: hunter2}}}}}",
+        "/services",
+        {
+            "code": "validation_failed",
+            "errors": [{"path": "cpu", "message": "too many"}, {"path": "key", "message": "is empty"}],
+        },
+        ["1:66: is a secret: write {keep: true}", "1:57: cpu: too many"],
+    ),
+    (
+        "participants: {acme: }",
+        "pools: {acme: {s: {p: {type: t, propertyType: integer, values: [1-9, 10]}}}}",
+        "/service-pool-values",
+        {"error": "the server does not like it"},
+        # Once for the range.
+        ["1:65: pool acme / s / p: the server does not like it", "1:70: pool acme / s / p: the server"],
+    ),
+    (
+        "participants: {acme: }",
+        "pools: {acme: {s: {p: {type: t, propertyType: string, subnet: {cdr: 1}}}}}",
+        "/service-pools",
+        {"code": "invalid_body", "errors": [{"path": "generatorConfig.cdr", "message": "unknown field"}]},
+        ["1:64: generatorConfig.cdr: unknown field"],
+    ),
+    (
+        "",
+        "serviceTypes: {t: {propertySchema: {properties: {a: {type: text}}}, lifecycleSchema: {states: [{}]}}}",
+        "/service-types",
+        {
+            "code": "invalid_definition",
+            "errors": [
+                {"path": "a.type", "message": "unknown type 'text'"},
+                {"path": "lifecycleSchema.states[0].name", "message": "name is required"},
+            ],
+        },
+        ["1:54: a.type: unknown type 'text'", "1:96: lifecycleSchema.states[0].name: name is required"],
+    ),
+    # The pool has a fault, so a missing value may be its consequence; a wrong value is not.
+    (
+        POOL_TYPE + "participants: {acme: , op: }",
+        "pools: {op: {s: {p: {type: ipv4, propertyType: nonsense}}}}\norders: {acme: {default: {shop: {type: vm, properties: {cpu: 9}}}}}",
+        "/services",
+        {
+            "code": "validation_failed",
+            "errors": [
+                {"path": "ip", "message": "no pool found with type ipv4 in pool set"},
+                {"path": "cpu", "message": "too many"},
+            ],
+        },
+        ["1:34: must be string or integer", "2:57: cpu: too many"],
+    ),
+    (
+        POOL_TYPE
+        + "participants: {acme: , op: }\npools: {op: {s: {p: {type: ipv-4, propertyType: string, values: [a]}}}}",
+        "orders: {acme: {default: {shop: {type: vm}}}}",
+        "/services",
+        {
+            "code": "validation_failed",
+            "errors": [{"path": "ip", "message": "no pool found with type ipv4 in pool set"}],
+        },
+        ["1:27: ip: no pool found with type ipv4 in pool set (did you mean 'ipv-4'?)"],
+    ),
+    # The order of a type with faults cannot be judged.
+    (
+        TYPE + "participants: {acme: }",
+        "serviceTypes: {vm: {propertySchema: 5}}\norders: {acme: {default: {shop: {type: vm, properties: {new: 1}}}}}",
+        "/services",
+        {"code": "validation_failed", "errors": [{"path": "new", "message": "unknown property"}]},
+        ["1:21: must be a map"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("server", "files", "path", "refusal", "expected"), REFUSALS)
+def test_a_refusal_of_the_server_has_the_place_of_what_it_refuses(
+    server: str, files: str, path: str, refusal: dict[str, Any], expected: list[str]
+) -> None:
+    comparison = Comparison(server, files)
+    assert any(each["path"] == path for each in comparison.built.requests)
+    faults = [*comparison.faults, *comparison.refused(path, refusal)]
+    shown = [str(fault_of(each)) for each in faults]
+    assert len(shown) == len(expected), shown
+    for fault, start in zip(shown, expected, strict=True):
+        assert fault.startswith(f"plane.yaml:{start}"), shown
+
+
+def test_what_needs_a_refused_request_is_reported_only_without_another_cause() -> None:
+    comparison = Comparison("", "participants: {a: }\ngroups: {a: {g: }}")
+    missing = {"code": "missing_reference", "error": "this needs participant a, which was not created"}
+    assert len(comparison.refused("/service-groups", missing)) == 1
+    results = [{"error": {"error": "no"}}, {"error": missing}]
+    found = find_server_faults(comparison.built, results, comparison.content, comparison.snapshot, [])
+    assert [each.message for each in found] == ["participant a: no"]
+    # A pool that the server refuses explains an order without its value.
+    files = "pools: {op: {s: {p: {type: ipv4, propertyType: string}}}}\norders: {acme: {default: {shop: {type: vm}}}}"
+    comparison = Comparison(POOL_TYPE + "participants: {acme: , op: }", files)
+    errors = [{"path": "ip", "message": "no pool found with type ipv4 in pool set"}]
+    refusals: dict[str, Any] = {
+        "/service-pools": {"error": "no"},
+        "/services": {"code": "validation_failed", "errors": errors},
+    }
+    results = [
+        {"error": refusals[each["path"]]} if each["path"] in refusals else {} for each in comparison.built.requests
+    ]
+    found = find_server_faults(comparison.built, results, comparison.content, comparison.snapshot, [])
+    assert [each.message for each in found] == ["pool op / s / p: no"]
 
 
 def test_new_rows_are_referred_to_by_key() -> None:

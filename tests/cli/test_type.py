@@ -42,7 +42,7 @@ def test_every_fault_of_a_type_is_printed(tmp_path: Path, capsys: pytest.Capture
     }
     assert main(["type", "check", write(tmp_path / "t.json", document)]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "cpu.type: unknown type 'int'",
+        "cpu.type: unknown type 'int' (did you mean 'integer'?)",
         "lifecycleSchema.actions: there is no action 'create'",
     ]
     del document["lifecycleSchema"]

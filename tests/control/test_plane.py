@@ -124,13 +124,67 @@ def test_a_fault_anywhere_applies_nothing(shell: Shell, scenario: Scenario, tmp_
         "propertyType: integer, values: [1, text]", "propertyType: string, subnet: {cidr: nonsense}"
     )
     refused = apply(shell, scenario.admin, write(tmp_path, subnet), code=1)
-    assert f"plane.yaml:6:7: pool {new} / s / {pool}: " in refused.stderr
+    place = subnet.splitlines()[5].index("cidr") + 1
+    assert f"plane.yaml:6:{place}: pool {new} / s / {pool}: generatorConfig.cidr is not a network" in refused.stderr
     assert "1 fault; nothing was touched." in refused.stderr
     assert named(scenario, "participants", new) == []
     assert named(scenario, "service-pools", pool) == []
     applied = text.replace("[1, text]", "[1, 2]")
     apply(shell, scenario.admin, write(tmp_path, applied))
     assert len(named(scenario, "participants", new)) == len(named(scenario, "service-pools", pool)) == 1
+
+
+def test_all_faults_of_all_files_are_reported_at_once_each_at_its_line(tmp_path: Path) -> None:
+    # Among the names of other tests there may be closer ones.
+    with running(tmp_path / "data") as server:
+        check_faults(Shell(server), Scenario(server.admin), tmp_path)
+
+
+def check_faults(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
+    schema = {"cpu": {"type": "integer", "validators": [{"type": "max", "value": 8}]}, "note": {"type": "string"}}
+    kind = scenario.service_type(schema, SIMPLE)
+    assert scenario.agent_id
+    consumer = scenario.admin.get(f"/participants/{scenario.consumer_id}")["name"]
+    new = unique("new")
+    orders = (
+        f"orders:\n  {consumer}:\n    team:\n"
+        f"      one:\n        type: {kind['name']}\n        properties:\n          cpu: 99\n          noet: x\n"
+        f"      two:\n        type: {kind['name']}x\n"
+        f"      three: {{type: {kind['name']}, propertes: {{cpu: 1}}}}\n"
+        f"  {consumer}x:\n    team:\n      four: {{type: {kind['name']}}}\n"
+    )
+    others = (
+        f"participants:\n  {new}: {{status: On}}\nserviceTypes:\n  {new}:\n    propertySchema:\n"
+        "      size: {type: integr}\n"
+    )
+    files = [write(tmp_path, orders, "orders.yaml"), write(tmp_path, others, "others.yaml")]
+    done = shell.run(scenario.admin, "plane", "plan", *files, code=1)
+    *shown, count = done.stderr.replace(f"{tmp_path}/", "").splitlines()
+    expected = [
+        "orders.yaml:7:11: cpu: value 99 exceeds maximum 8",
+        "orders.yaml:8:11: noet: unknown property (did you mean 'note'?)",
+        f"orders.yaml:10:9: there is no service type '{kind['name']}x' (did you mean '{kind['name']}'?)",
+        "orders.yaml:11:",
+        f"orders.yaml:12:3: there is no participant '{consumer}x' (did you mean '{consumer}'?)",
+        f"others.yaml:2:{len(new) + 6}: must be Enabled or Disabled",
+        "others.yaml:6:14: size.type: unknown type 'integr' (did you mean 'integer'?)",
+    ]
+    assert len(shown) == len(expected), shown
+    assert all(map(str.startswith, shown, expected)), shown
+    assert "order has no 'propertes' (did you mean 'properties'?)" in shown[3]
+    assert count == "7 faults; nothing was touched."
+    listed = plan(shell, scenario.admin, *files, code=1)["faults"]
+    assert [f"{each['file']}:{each['line']}".removeprefix(f"{tmp_path}/") for each in listed] == [
+        ":".join(each.split(":")[:2]) for each in expected
+    ]
+    # A document that is not YAML hides what it defines, but not the faults of others.
+    broken = write(tmp_path, "participants: {a\n", "broken.yaml")
+    done = shell.run(scenario.admin, "plane", "plan", broken, files[1], code=1)
+    assert "2 faults; nothing was touched." in done.stderr
+    # Without the server, those of the files.
+    alone = shell.run(scenario.admin, "plane", "plan", *files, code=1, url="http://127.0.0.1:9")
+    assert "the server has not checked the files: http://127.0.0.1:9 cannot be reached" in alone.stderr
+    assert "2 faults; nothing was touched." in alone.stderr
 
 
 def test_orders_are_created_changed_and_deleted(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ def rule(name: str, **config: Any) -> dict[str, Any]:
 REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("no type", {}, {"p.type": "type is required"}),
     ("unknown type", {"type": "float"}, {"p.type": "unknown type 'float'"}),
-    ("unknown key", {**STRING, "requird": True}, {"p.requird": "unknown key"}),
+    ("unknown key", {**STRING, "requird": True}, {"p.requird": "unknown key (did you mean 'required'?)"}),
     ("flag", {**STRING, "required": "yes"}, {"p.required": "expected boolean, got string"}),
     ("label", {**STRING, "label": 1}, {"p.label": "expected string, got integer"}),
-    ("unknown validator", {**STRING, "validators": [rule("minlen")]}, {"p.validators[0].type": "unknown validator 'minlen'"}),
+    ("unknown validator", {**STRING, "validators": [rule("minlen")]}, {"p.validators[0].type": "unknown validator 'minlen' (did you mean 'minLength'?)"}),
     ("unknown authorizer", {**STRING, "authorizers": [rule("role")]}, {"p.authorizers[0].type": "unknown authorizer 'role'"}),
     ("unknown generator", {**STRING, "generator": rule("dice")}, {"p.generator.type": "unknown generator 'dice'"}),
     ("unknown actor", {**STRING, "authorizers": [rule("actor", actors=["root"])]}, {"p.authorizers[0].config.actors": "unknown actor 'root', expected one of: user, agent, system"}),
@@ -233,6 +233,6 @@ def test_the_configuration_of_an_agent_has_no_states_by_old_keys_either() -> Non
 def test_an_unknown_type_is_reported_once() -> None:
     document = {"cpu": {"type": "int", "validators": [rule("min", value=1), rule("max", value="x"), rule("less")]}}
     assert schema_faults(document) == {
-        "cpu.type": "unknown type 'int'",
+        "cpu.type": "unknown type 'int' (did you mean 'integer'?)",
         "cpu.validators[2].type": "unknown validator 'less'",
     }

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_error
 from mainstay.cli.plane.kinds import KINDS
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import add_timeout_option
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
     from mainstay.cli.plane.difference import Difference
-    from mainstay.cli.plane.entries import Entry, PlaneFault
+    from mainstay.cli.plane.entries import PlaneFault
     from mainstay.cli.plane.files import PlaneContent
     from mainstay.cli.plane.requests import PlaneRequests
+    from mainstay.foundation.faults import Fault
 
 SUMMARY = "keep a whole control plane in files: export, plan, apply"
 EXIT_CHANGES, EXIT_FAULTS = 2, 1
@@ -127,6 +128,18 @@ def _export(client: Client, arguments: argparse.Namespace) -> int:
     return 0
 
 
+class _PlanePlan:
+    """What differs, and the requests that remove it; with faults nothing is sent."""
+
+    __slots__ = ("built", "faults", "found", "revision")
+
+    def __init__(self, found: Difference, built: PlaneRequests, revision: int, faults: Sequence[PlaneFault]) -> None:
+        self.found = found
+        self.built = built
+        self.revision = revision
+        self.faults = faults
+
+
 class _Run:
     """One plan or apply."""
 
@@ -135,17 +148,34 @@ class _Run:
         self._arguments = arguments
 
     def run(self) -> int:
+        from mainstay.agent.client import ServerRefusal, Unreachable
+
+        content = _read_files(self._arguments)
+        if content.unreadable:
+            # Names that they may define would be faults of what refers to them.
+            return self._report(content.faults, content.unreadable)
+        faults = [*content.faults, *_pack_blueprints(content)]
+        try:
+            plan = self._compare(content, faults)
+        except (ServerRefusal, Unreachable) as error:
+            if not faults:
+                raise
+            print_error(f"the server has not checked the files: {error}")
+            return self._report(faults)
+        if plan.faults:
+            return self._report(plan.faults)
+        if self._arguments.verb == "plan":
+            return self._show(plan.found)
+        return self._apply(plan.found, plan.built, plan.revision)
+
+    def _compare(self, content: PlaneContent, faults: Sequence[PlaneFault]) -> _PlanePlan:
+        """Compares the files with the server, and tries the requests there. `faults`: of the files alone."""
         from mainstay.cli.plane.difference import find_difference
         from mainstay.cli.plane.requests import build_requests
+        from mainstay.cli.plane.server_faults import find_server_faults
         from mainstay.cli.plane.snapshot import read_snapshot
 
         arguments = self._arguments
-        content = _read_files(arguments)
-        if content.faults:
-            return self._report(content.faults)
-        faults = _pack_blueprints(content)
-        if faults:
-            return self._report(faults)
         snapshot = read_snapshot(self._client, orders="orders" in content.kinds)
         found = find_difference(
             content,
@@ -155,38 +185,30 @@ class _Run:
             set_secrets=arguments.set_secrets,
         )
         built = build_requests(found, content, snapshot, _read_secret)
-        faults = [*found.faults, *built.faults]
-        if not faults and built.requests:
-            faults = self._dry_run(built)
-        if faults:
-            return self._report(faults)
-        if arguments.verb == "plan":
-            return self._show(found)
-        return self._apply(found, built, snapshot.revision)
+        known = [*faults, *found.faults, *built.faults]
+        results = self._dry_run(built) if built.requests else []
+        known += find_server_faults(built, results, content, snapshot, known)
+        if not known:
+            _add_versions(built, results)
+        return _PlanePlan(found, built, snapshot.revision, known)
 
-    def _dry_run(self, built: PlaneRequests) -> list[PlaneFault]:
-        from mainstay.cli.plane.entries import PlaneFault
-
+    def _dry_run(self, built: PlaneRequests) -> Sequence[Mapping[str, Any]]:
         answer = self._client.post(
             "/batch", {"requests": built.requests}, query={"dryRun": "true"}, timeout_seconds=BATCH_SECONDS
         )
-        refused = [
-            (step, result["error"])
-            for step, result in zip(built.steps, answer["results"], strict=True)
-            if result.get("error")
-        ]
-        # What needs a refused request is refused too; the first refusal is the cause.
-        causes = [each for each in refused if each[1].get("code") != "missing_reference"] or refused
-        if not refused:
-            _add_versions(built, answer["results"])
-        return [PlaneFault(step.entry.source, _refusal_text(step.entry, document)) for step, document in causes]
+        results: Sequence[Mapping[str, Any]] = answer["results"]
+        return results
 
-    def _report(self, faults: Sequence[PlaneFault]) -> int:
+    def _report(self, faults: Sequence[PlaneFault], unreadable: Sequence[Fault] = ()) -> int:
         from mainstay.cli.main import print_json
-        from mainstay.cli.plane.files import fault_of
+        from mainstay.cli.plane.files import place_faults
         from mainstay.cli.views.run_display import print_faults
 
-        found = [fault_of(each) for each in faults]
+        files = {file: number for number, file in enumerate(self._arguments.files)}
+        found = sorted(
+            [*unreadable, *place_faults(faults)],
+            key=lambda each: (files.get(each.file, len(files)), each.line or 0, each.column or 0),
+        )
         if self._arguments.json:
             print_json({"faults": [each.as_json() for each in found]})
         else:
@@ -287,14 +309,6 @@ def _started_jobs(built: PlaneRequests, results: Sequence[Mapping[str, Any]]) ->
     ]
 
 
-def _refusal_text(entry: Entry, document: Mapping[str, Any]) -> str:
-    errors = document.get("errors")
-    if not errors:
-        return f"{entry.kind.noun} {' / '.join(entry.path)}: {document.get('error')}"
-    listed = "; ".join(f"{each.get('path')}: {each.get('message')}" for each in errors)
-    return f"{entry.kind.noun} {' / '.join(entry.path)}: {listed}"
-
-
 def _ask_for_number(deletions: int) -> None:
     """A typed number is a deliberate one."""
     if not sys.stdin.isatty():
@@ -309,21 +323,13 @@ def _ask_for_number(deletions: int) -> None:
 
 def _read_files(arguments: argparse.Namespace) -> PlaneContent:
     from mainstay.cli.documents import read_text
-    from mainstay.cli.local_run import exit_on_faults
-    from mainstay.cli.plane.files import read_plane
+    from mainstay.cli.plane.files import kind_in_file, read_plane
 
     if len(set(arguments.files)) < len(arguments.files):
         raise CommandRefused("a file is named twice")
-    texts = [(file, read_text(file)) for file in arguments.files]
-    with exit_on_faults(as_json=arguments.json, exit_code=EXIT_FAULTS):
-        content = read_plane(texts)
+    content = read_plane([(file, read_text(file)) for file in arguments.files])
     content.kinds &= set(arguments.kinds)
-    # A pool set or group that is implied belongs to the kind that implies it.
-    content.entries = {
-        key: each
-        for key, each in content.entries.items()
-        if each.source is not None and each.source.path[0] in arguments.kinds
-    }
+    content.entries = {key: each for key, each in content.entries.items() if kind_in_file(each) in arguments.kinds}
     return content
 
 
@@ -342,6 +348,7 @@ def _pack_blueprints(content: PlaneContent) -> list[PlaneFault]:
         try:
             packed = _pack(place)
         except CommandRefused as problem:
+            entry.faulty.add("directory")
             faults.append(PlaneFault(entry.source.below("directory"), str(problem)))
             continue
         if packed["name"] != entry.path[-1]:

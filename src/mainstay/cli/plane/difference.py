@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.cli.plane.entries import Entry, PlaneFault, same
-from mainstay.cli.plane.kinds import KINDS, NEVER_DELETED, PROPERTIES, TEXTS, VALUES
+from mainstay.cli.plane.entries import Entry, EntrySource, PlaneFault, same
+from mainstay.cli.plane.kinds import ID, KINDS, NEVER_DELETED, PROPERTIES, TEXTS, VALUES
 from mainstay.cli.plane.pool_ranges import UnfitValues, read_values, value_key
 from mainstay.cli.plane.properties import (
     changed_properties,
@@ -18,7 +18,7 @@ from mainstay.foundation.suggestions import did_you_mean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from mainstay.cli.plane.entries import Path
@@ -94,6 +94,8 @@ class _Comparison:
         # (kind, path in the files) → path on the server, where they differ.
         self._aliases: dict[tuple[str, Path], Path] = {}
         self._matched: set[tuple[str, Path]] = set()
+        # Where they are written.
+        self._unknown_owners: set[object] = set()
         self.found = Difference()
 
     def compare_all(self) -> None:
@@ -113,7 +115,11 @@ class _Comparison:
         def translate(steps: tuple[str | int, ...], text: str) -> str:
             found = find_order(entry, text, self._content, self._snapshot)
             if found is None:
-                message = f"there is no service {text!r} of {entry.path[0]}; write GROUP/NAME, or the id of a service"
+                known = _orders_of(entry, self._content, self._snapshot)
+                hint = did_you_mean(text, [name for path in known for name in ("/".join(path[1:]), path[-1])])
+                message = (
+                    f"there is no service {text!r} of {entry.path[0]}{hint}; write GROUP/NAME, or the id of a service"
+                )
                 self._fault(entry, message, "properties", *steps)
             return "/".join(found[1:]) if isinstance(found, tuple) else text
 
@@ -123,6 +129,19 @@ class _Comparison:
     def _fault(self, entry: Entry, message: str, *steps: str | int) -> None:
         source = None if entry.source is None else entry.source.below(*steps)
         self.found.faults.append(PlaneFault(source, message))
+
+    def _known_names(self, kind: str, owner: Path = ()) -> list[str]:
+        """Names in the files and on the server, for suggestions."""
+        known = (*self._content.entries, *self._snapshot.ids)
+        names = dict.fromkeys(path[-1] for each, path in known if each == kind and path[: len(owner)] == owner)
+        if kind == "serviceTypes":
+            names |= dict.fromkeys(str(each["typeName"]) for each in self._packed_blueprints())
+        return list(names)
+
+    def _packed_blueprints(self) -> Iterator[Mapping[str, Any]]:
+        for entry in self._content.entries.values():
+            if entry.kind.name == "blueprints" and entry.row is not None:
+                yield entry.row
 
     # ---- identity ----
     def _server_path(self, kind: str, path: Path) -> Path:
@@ -139,6 +158,9 @@ class _Comparison:
     def _compare(self, entry: Entry) -> None:
         kind = entry.kind.name
         if not self._has_owners(entry):
+            return
+        if ID in entry.faulty:
+            # Which row it is, is not known.
             return
         path = self._server_path(kind, entry.path)
         actual = self._snapshot.entries.get((kind, path))
@@ -179,17 +201,22 @@ class _Comparison:
             self._change(entry, actual)
 
     def _has_owners(self, entry: Entry) -> bool:
-        for kind, path in entry.kind.owner_paths(entry.path):
+        """Reports an unknown owner once, at its name, whatever is below it."""
+        for depth, (kind, path) in enumerate(entry.kind.owner_paths(entry.path)):
             if self.is_known(kind, path):
                 continue
             noun, name = KINDS[kind].noun, path[-1]
             if (kind, self._server_path(kind, path)) in self._snapshot.ambiguous:
                 message = f"several {noun}s are named {name!r}; name the right one under `{kind}` with `id:`"
             else:
-                names = [each[-1] for owner, each in self._snapshot.ids if owner == kind]
-                hint = did_you_mean(name, names) or f"; add it under `{kind}`"
+                hint = did_you_mean(name, self._known_names(kind, path[:-1])) or f"; add it under `{kind}`"
                 message = f"there is no {noun} {name!r}{hint}"
-            self._fault(entry, message)
+            # Below the name of the kind.
+            source = None if entry.source is None else EntrySource(entry.source.file, entry.source.path[: depth + 2])
+            place = None if source is None else (source.file, source.path)
+            if place not in self._unknown_owners:
+                self._unknown_owners.add(place)
+                self.found.faults.append(PlaneFault(source, message))
             return False
         return True
 
@@ -207,9 +234,9 @@ class _Comparison:
         wanted = self._content.entries.get(("serviceTypes", (str(name),)))
         if wanted is not None and "propertySchema" in wanted.attributes:
             return members_of(wanted.attributes)
-        for blueprint in self._content.entries.values():
-            if blueprint.kind.name == "blueprints" and blueprint.row and blueprint.row["typeName"] == name:
-                return members_of(blueprint.row)
+        for packed in self._packed_blueprints():
+            if packed["typeName"] == name:
+                return members_of(packed)
         type_id = self._snapshot.ids.get(("serviceTypes", (str(name),)))
         return members_of(self._snapshot.rows["serviceTypes", type_id]) if type_id else None
 
@@ -224,25 +251,31 @@ class _Comparison:
     def _create(self, entry: Entry) -> None:
         kind = entry.kind
         if kind.name == "agents":
+            enrolled = [
+                path[-1] for known, path in self._snapshot.ids if known == "agents" and path[0] == entry.path[0]
+            ]
             self._fault(
                 entry,
-                f"there is no agent {entry.path[-1]!r} of {entry.path[0]}; agents enroll, they are not created by a file:"
-                f" `mainstay agents add {entry.path[-1]}`",
+                f"there is no agent {entry.path[-1]!r} of {entry.path[0]}{did_you_mean(entry.path[-1], enrolled)}; agents"
+                f" enroll, they are not created by a file: `mainstay agents add {entry.path[-1]}`",
             )
             return
         missing = [
-            name for name, each in kind.attributes.items() if each.required and entry.attributes.get(name) is None
+            name
+            for name, each in kind.attributes.items()
+            if each.required and entry.attributes.get(name) is None and name not in entry.faulty
         ]
         if missing:
             self._fault(entry, f"a new {kind.noun} needs {' and '.join(f'`{name}`' for name in missing)}")
             return
         step = PlaneStep(CREATE, entry, None)
-        for name, value in entry.attributes.items():
+        for name, given in entry.attributes.items():
             attribute = kind.attributes[name]
-            if not self._refers(entry, name, attribute, value):
-                continue
-            if attribute.form == VALUES:
-                step.new_values = self._values(entry, name, value)
+            value = self._without_unknown_names(entry, name, attribute, given)
+            if value is _UNKNOWN:
+                entry.faulty.add(name)
+            elif attribute.form == VALUES:
+                step.new_values = self._values(entry, name, value) or []
                 step.changes.append((name, None, value))
             elif attribute.form == PROPERTIES:
                 schema = {"properties": entry.members} if entry.members is not None else None
@@ -251,7 +284,8 @@ class _Comparison:
             else:
                 step.body[name] = value
                 step.changes.append((name, None, value))
-        self.found.steps.append(step)
+        if not any(kind.attributes[name].required for name in entry.faulty & kind.attributes.keys()):
+            self.found.steps.append(step)
 
     def _change(self, entry: Entry, actual: Entry) -> None:
         step = PlaneStep(CHANGE, entry, actual)
@@ -263,8 +297,9 @@ class _Comparison:
             attribute = entry.kind.attributes.get(name)
             if attribute is None or (entry.kind.name, name) in ONLY_AT_CREATION:
                 continue
-            if self._refers(entry, name, attribute, value):
-                self._change_attribute(step, actual, name, attribute, value)
+            known = self._without_unknown_names(entry, name, attribute, value)
+            if known is not _UNKNOWN:
+                self._change_attribute(step, actual, name, attribute, known)
         if not step.is_empty:
             self.found.steps.append(step)
 
@@ -304,18 +339,31 @@ class _Comparison:
         server = [self._aliases.get((kind, (name,)), (name,))[-1] if name is not None else None for name in names]
         return sorted(map(str, server)) == sorted(map(str, old if isinstance(old, list) else [old]))
 
-    def _refers(self, entry: Entry, name: str, attribute: Attribute, value: Any) -> bool:
-        """Whether every name in a reference is known; reports those that are not."""
+    def _without_unknown_names(self, entry: Entry, name: str, attribute: Attribute, value: Any) -> Any:
+        """A list of references without the unknown names, or `_UNKNOWN` for a single one. Reports them."""
         if attribute.refers_to is None or value is None:
-            return True
+            return value
+        known = []
         for number, each in enumerate(value if isinstance(value, list) else [value]):
-            if self.target_of(entry, attribute.refers_to, each) is _UNKNOWN:
-                kind = KINDS[attribute.refers_to]
-                names = [path[-1] for known, path in self._snapshot.ids if known == kind.name]
+            if self.target_of(entry, attribute.refers_to, each) is not _UNKNOWN:
+                known.append(each)
+            elif attribute.refers_to != "serviceTypes" or not self._has_faulty_blueprints():
+                # A blueprint that cannot be packed may have the type.
                 steps = (name, number) if isinstance(value, list) else (name,)
-                self._fault(entry, f"there is no {kind.noun} {each!r}{did_you_mean(each, names)}", *steps)
-                return False
-        return True
+                self._fault(entry, self._unknown_name(entry, attribute.refers_to, each), *steps)
+        if isinstance(value, list):
+            return known
+        return known[0] if known else _UNKNOWN
+
+    def _unknown_name(self, entry: Entry, kind: str, name: str) -> str:
+        known = KINDS[kind]
+        if kind == "agents" and name in self._known_names(kind):
+            return f"several agents are named {name!r}; leave `agent` out, and select one by `provider` and `tags`"
+        owner = entry.path[:1] if kind == "poolSets" else ()
+        return f"there is no {known.noun} {name!r}{did_you_mean(name, self._known_names(kind, owner))}"
+
+    def _has_faulty_blueprints(self) -> bool:
+        return any(each.kind.name == "blueprints" and each.faulty for each in self._content.entries.values())
 
     def target_of(self, entry: Entry, kind: str, name: str) -> Any:
         """The path of the row that a name refers to, `_UNKNOWN` if there is none."""
@@ -326,28 +374,28 @@ class _Comparison:
         path = (*owner, name)
         if self.is_known(kind, path):
             return path
-        made = (each.row or {} for each in self._content.entries.values() if each.kind.name == "blueprints")
-        if kind == "serviceTypes" and any(each.get("typeName") == name for each in made):
+        if kind == "serviceTypes" and any(each["typeName"] == name for each in self._packed_blueprints()):
             return path
         return _UNKNOWN
 
     # ---- values of pools ----
-    def _values(self, entry: Entry, name: str, written: Any, actual: Entry | None = None) -> list[tuple[Any, str]]:
+    def _values(
+        self, entry: Entry, name: str, written: Any, actual: Entry | None = None
+    ) -> list[tuple[Any, str]] | None:
+        """None: the list has a fault."""
         property_type = entry.attributes.get("propertyType") or (actual and actual.attributes.get("propertyType"))
         try:
             return read_values(written, str(property_type))
         except UnfitValues as problem:
-            self._fault(entry, str(problem), name)
-            return []
+            self._fault(entry, str(problem), name, *([] if problem.index is None else [problem.index]))
+            return None
 
     def _change_values(self, step: PlaneStep, actual: Entry, name: str, written: Any) -> None:
         stored = {value_key(each["value"]): each for each in (actual.row or {}).get("values", ())}
-        before = len(self.found.faults)
-        wanted = {
-            value_key(value): (value, label) for value, label in self._values(step.entry, name, written, actual)
-        }
-        if len(self.found.faults) > before:
+        values = self._values(step.entry, name, written, actual)
+        if values is None:
             return
+        wanted = {value_key(value): (value, label) for value, label in values}
         step.new_values = [each for key, each in wanted.items() if key not in stored]
         renamed = [
             (stored[key], label)
@@ -370,10 +418,14 @@ class _Comparison:
     def _compare_blueprint(self, entry: Entry, actual: Entry | None) -> None:
         """`row` of the entry is the packed directory, if it names one."""
         version, packed = entry.attributes.get("version"), entry.row
+        if entry.faulty:
+            return
         current = None if actual is None else actual.attributes["version"]
         if packed is None:
             if actual is None or version not in (None, current):
-                held = "the server does not have it" if actual is None else f"its current version is {current}"
+                pushed = [path[-1] for kind, path in self._snapshot.ids if kind == "blueprints"]
+                missing = f"the server does not have it{did_you_mean(entry.path[-1], pushed)}"
+                held = missing if actual is None else f"its current version is {current}"
                 self._fault(entry, f"{held}; push it with `mainstay blueprint push`, or name its `directory:`")
             return
         if version not in (None, packed["version"]):
@@ -444,6 +496,12 @@ class _Comparison:
 _UNKNOWN = object()
 
 
+def _orders_of(entry: Entry, content: PlaneContent, snapshot: Snapshot) -> list[Path]:
+    """The orders of the same consumer, in the files and on the server."""
+    known = (path for kind, path in (*content.entries, *snapshot.ids) if kind == "orders")
+    return list(dict.fromkeys(path for path in known if path[:1] == entry.path[:1]))
+
+
 def find_order(entry: Entry, text: str, content: PlaneContent, snapshot: Snapshot) -> Path | str | None:
     """The order that a reference names: its path, the id of a service that is no entry, or None.
 
@@ -453,8 +511,6 @@ def find_order(entry: Entry, text: str, content: PlaneContent, snapshot: Snapsho
     if is_id(text):
         path = snapshot.paths.get(("orders", text.lower()))
         return path if path is not None and path[:1] == entry.path[:1] else text.lower()
-    known = dict.fromkeys(
-        path for kind, path in (*content.entries, *snapshot.ids) if kind == "orders" and path[:1] == entry.path[:1]
-    )
+    known = _orders_of(entry, content, snapshot)
     found = [path for path in known if "/".join(path[1:]) == text] or [path for path in known if path[-1] == text]
     return found[0] if len(found) == 1 else None

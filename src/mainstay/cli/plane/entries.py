@@ -17,9 +17,10 @@ class Entry:
     """`path`: the names of the owners and its own. `id` None: only known by name.
 
     `row` is the document of the API, None for an entry of a file. `members` are the schema of its properties, None: free.
-    `source`: the file and the path in it, for faults; None: the entry is implied by another one, or from the server."""
+    `source`: the file and the path in it, for faults; None: the entry is implied by another one, or from the server.
+    `faulty`: attributes that the file gives and that cannot be used; their faults are reported."""
 
-    __slots__ = ("attributes", "id", "kind", "members", "path", "row", "source")
+    __slots__ = ("attributes", "faulty", "id", "kind", "members", "path", "row", "source")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Entry:
         self.row = row
         self.members = members
         self.source = source
+        self.faulty: set[str] = set()
 
     @property
     def name(self) -> str:

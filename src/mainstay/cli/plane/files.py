@@ -20,7 +20,7 @@ from mainstay.cli.plane.kinds import (
 )
 from mainstay.foundation.documents import read_yaml
 from mainstay.foundation.faults import DoesNotLoad, Fault
-from mainstay.foundation.suggestions import did_you_mean
+from mainstay.foundation.suggestions import closest, did_you_mean
 from mainstay.foundation.yaml.document import locate, nearest_place
 
 TYPE_CHECKING = False
@@ -47,30 +47,35 @@ MAX_DOCUMENTS = 1000
 
 
 class PlaneContent:
-    """The entries of all files. `kinds`: those that occur, also without entries; only they are pruned."""
+    """The entries of all files. `kinds`: those that occur, also without entries; only they are pruned.
+    `unreadable`: faults of documents that are not YAML; what they define is not known."""
 
-    __slots__ = ("entries", "faults", "kinds")
+    __slots__ = ("entries", "faults", "kinds", "unreadable")
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, Path], Entry] = {}
         self.kinds: set[str] = set()
         self.faults: list[PlaneFault] = []
+        self.unreadable: list[Fault] = []
 
 
 def read_plane(files: Sequence[tuple[str, str]]) -> PlaneContent:
-    """`files`: names and texts. Raises `DoesNotLoad` for text that is not YAML; other faults are in the result."""
+    """`files`: names and texts. All faults are in the result."""
     content = PlaneContent()
-    broken: list[Fault] = []
     for name, text in files:
-        for document in _split_documents(name, text):
+        documents = _split_documents(name, text)
+        if len(documents) > MAX_DOCUMENTS:
+            content.unreadable.append(
+                Fault(name, None, None, f"the file has more than {MAX_DOCUMENTS} documents; split it")
+            )
+            continue
+        for document in documents:
             try:
                 value = read_yaml(document.text, name)
             except DoesNotLoad as refusal:
-                broken += refusal.faults
+                content.unreadable += refusal.faults
                 continue
             _read_document(content, document, value)
-    if broken:
-        raise DoesNotLoad(broken)
     return content
 
 
@@ -87,10 +92,7 @@ def _split_documents(name: str, text: str) -> list[PlaneFile]:
         else:
             current.append(line)
     found.append("\n".join(current))
-    documents = [PlaneFile(name, each, directory) for each in found if each.strip()]
-    if len(documents) > MAX_DOCUMENTS:
-        raise DoesNotLoad([Fault(name, None, None, f"the file has more than {MAX_DOCUMENTS} documents")])
-    return documents
+    return [PlaneFile(name, each, directory) for each in found if each.strip()]
 
 
 def _read_document(content: PlaneContent, document: PlaneFile, value: Any) -> None:
@@ -101,13 +103,25 @@ def _read_document(content: PlaneContent, document: PlaneFile, value: Any) -> No
         content.faults.append(PlaneFault(root, f"a plane is a map of kinds: {', '.join(KINDS)}"))
         return
     for name, inner in value.items():
-        kind = KINDS.get(name)
-        if kind is None:
+        if name not in KINDS:
             hint = did_you_mean(name, KINDS) or f"; known kinds: {', '.join(KINDS)}"
             content.faults.append(PlaneFault(root.below(name), f"there is no kind {name!r}{hint}"))
+        meant = _kind_named(name)
+        if meant is None:
             continue
-        content.kinds.add(name)
+        kind = KINDS[meant]
+        content.kinds.add(kind.name)
         _read_level(content, kind, (), inner, root.below(name))
+
+
+def _kind_named(name: str) -> str | None:
+    """A misspelt kind is read as the one that is meant, for the faults in it and for what refers to it."""
+    return name if name in KINDS else closest(name, KINDS)
+
+
+def kind_in_file(entry: Entry) -> str | None:
+    """The kind that the entry is written below: for a pool set or group that is implied, the one that implies it."""
+    return None if entry.source is None else _kind_named(str(entry.source.path[0]))
 
 
 def _read_level(content: PlaneContent, kind: Kind, path: Path, value: Any, source: EntrySource) -> None:
@@ -148,15 +162,17 @@ def _add(content: PlaneContent, entry: Entry) -> None:
 
 
 def _is_implied(entry: Entry) -> bool:
-    return entry.source is not None and entry.source.path[0] != entry.kind.name
+    return entry.source is not None and kind_in_file(entry) != entry.kind.name
 
 
 def _read_entry(content: PlaneContent, kind: Kind, path: Path, value: Any, source: EntrySource) -> Entry:
     attributes: dict[str, Any] = {}
+    faulty: set[str] = set()
     given = {} if value is None else value
     if not isinstance(given, dict):
         content.faults.append(PlaneFault(source, f"must be a map with {', '.join(_known(kind))}"))
         given = {}
+        faulty = set(kind.attributes)
     row_id = None
     for name, each in given.items():
         place = source.below(name)
@@ -171,11 +187,15 @@ def _read_entry(content: PlaneContent, kind: Kind, path: Path, value: Any, sourc
             message = f"{kind.noun} has no {name!r}{did_you_mean(name, _known(kind)) or '; it has: ' + ', '.join(_known(kind))}"
         if message:
             content.faults.append(PlaneFault(place, message))
+            # One that is misspelt is not missing, too.
+            faulty.add(name if name in _known(kind) else closest(name, _known(kind)) or name)
         elif name == ID:
             row_id = each.lower()
         else:
             attributes[name] = each
-    return Entry(kind, path, attributes, id=row_id, source=source)
+    entry = Entry(kind, path, attributes, id=row_id, source=source)
+    entry.faulty = faulty - attributes.keys()
+    return entry
 
 
 def _known(kind: Kind) -> list[str]:
@@ -213,9 +233,23 @@ def _with_article(form: str) -> str:
 
 def fault_of(fault: PlaneFault) -> Fault:
     """The fault with file, line and column."""
-    source = fault.source
-    if source is None:
-        return Fault("server", None, None, fault.message)
-    places = locate(source.file.text, [source.path[: length + 1] for length in range(len(source.path))])
-    line, column = nearest_place(places, source.path, at_key=True)
-    return Fault(source.file.name, line, column, fault.message)
+    (found,) = place_faults([fault])
+    return found
+
+
+def place_faults(faults: Sequence[PlaneFault]) -> list[Fault]:
+    """The faults with file, line and column. Each document is searched once."""
+    wanted: dict[PlaneFile, list[tuple[str | int, ...]]] = {}
+    for source in (fault.source for fault in faults):
+        if source is not None:
+            wanted.setdefault(source.file, []).append(source.path)
+    places = {file: locate(file.text, paths) for file, paths in wanted.items()}
+    found = []
+    for fault in faults:
+        source = fault.source
+        if source is None:
+            found.append(Fault("server", None, None, fault.message))
+        else:
+            line, column = nearest_place(places[source.file], source.path, at_key=True)
+            found.append(Fault(source.file.name, line, column, fault.message))
+    return found

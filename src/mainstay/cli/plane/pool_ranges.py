@@ -17,7 +17,11 @@ MAX_VALUES = 100_000
 
 
 class UnfitValues(Exception):
-    """The list of values cannot be read; the message says why."""
+    """The list of values cannot be read; the message says why. `index` of the item at fault; None: of the list."""
+
+    def __init__(self, message: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 def write_values(values: Sequence[NamedValue], property_type: str) -> list[Any]:
@@ -47,17 +51,30 @@ def read_values(written: Any, property_type: str) -> list[NamedValue]:
     if not isinstance(written, list):
         raise UnfitValues("must be a list")
     found: list[NamedValue] = []
-    for each in written:
-        found += _read(each, property_type)
+    seen: set[str] = set()
+    for index, each in enumerate(written):
+        try:
+            read = _read(each, property_type)
+        except UnfitValues as problem:
+            raise UnfitValues(str(problem), index) from None
+        for value, _ in read:
+            key = value_key(value)
+            if key in seen:
+                raise UnfitValues(f"contains {format_value(value)} twice", index)
+            seen.add(key)
+        found += read
         if len(found) > MAX_VALUES:
             raise UnfitValues(f"has more than {MAX_VALUES} values")
-    seen: set[str] = set()
-    for value, _ in found:
-        key = value_key(value)
-        if key in seen:
-            raise UnfitValues(f"contains {format_value(value)} twice")
-        seen.add(key)
     return found
+
+
+def index_of(written: Any, value: Any, property_type: str) -> int | None:
+    """Which item of a list that can be read contains the value."""
+    key = value_key(value)
+    for index, each in enumerate(written):
+        if any(value_key(found) == key for found, _ in _read(each, property_type)):
+            return index
+    return None
 
 
 def _read(each: Any, property_type: str) -> list[NamedValue]:

@@ -68,7 +68,7 @@ def secret_faults(value: Any, definition: Definition | None, path: Steps = ()) -
     if definition is None or value is None:
         return
     if is_secret(definition):
-        if not _is_directive(value):
+        if not is_directive(value):
             yield path, "is a secret: write {keep: true}, {file: FILE} or {env: NAME}, never the value itself"
     elif isinstance(value, dict):
         for name, each in value.items():
@@ -78,7 +78,7 @@ def secret_faults(value: Any, definition: Definition | None, path: Steps = ()) -
             yield from secret_faults(each, definition.get("items"), (*path, number))
 
 
-def _is_directive(value: Any) -> bool:
+def is_directive(value: Any) -> bool:
     if not isinstance(value, dict) or len(value) != 1:
         return False
     ((name, given),) = value.items()

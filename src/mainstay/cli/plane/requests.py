@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.cli.plane.difference import CREATE, DELETE, find_order
 from mainstay.cli.plane.entries import PlaneFault
 from mainstay.cli.plane.kinds import KINDS, PROPERTIES
-from mainstay.cli.plane.properties import KEEP, SecretValue, with_references
+from mainstay.cli.plane.properties import KEEP, SecretValue, is_directive, with_references
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -202,6 +202,9 @@ class _Builder:
         return value
 
     def _secret(self, entry: Entry, value: SecretValue) -> str:
+        if not is_directive(value.directive):
+            # Its fault is reported already.
+            return ""
         if KEEP in value.directive:
             if value.stored is None:
                 raise SecretMissing("there is no value to keep: write {file: FILE} or {env: NAME}")

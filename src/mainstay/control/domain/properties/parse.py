@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from mainstay.control.domain.faults import PathFault, locate
+from mainstay.control.domain.faults import MAX_LISTED, PathFault, locate
 from mainstay.control.domain.properties import old_keys
 from mainstay.control.domain.properties.compile import faults_of_default
 from mainstay.control.domain.properties.contract import (
@@ -27,6 +27,7 @@ from mainstay.control.domain.properties.rules.authorizers.actor import permit
 from mainstay.control.domain.properties.schema import FREE_FORM, PropertyComparison, PropertySchema
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.values import Properties, json_problem, shown, type_name
+from mainstay.foundation.suggestions import did_you_mean
 
 # Parsing is recursive, and Python's own limit depends on the depth of the caller.
 MAX_SCHEMA_DEPTH = 32
@@ -133,6 +134,10 @@ class _Reader:
     def fault(self, path: str, message: str) -> None:
         self.faults.append(PathFault(path, message))
 
+    def suggest(self, word: str, known: Iterable[str]) -> str:
+        """What is meant, for the faults that are listed: a schema may have hundreds of thousands."""
+        return did_you_mean(word, known) if len(self.faults) < MAX_LISTED else ""
+
     def read_schema(self, document: Properties) -> PropertySchema:
         root = _Place("", "", "", 0, (Actor.USER,), in_items=False)
         if not _is_wrapped(document):
@@ -175,7 +180,7 @@ class _Reader:
         definition = {key: value for key, value in document.items() if value is not None}
         for key in definition:
             if key not in KEYS and key not in old_keys.KEYS:
-                self.fault(locate(path, key), "unknown key")
+                self.fault(locate(path, key), f"unknown key{self.suggest(key, KEYS)}")
         declared_type = self.read_type(definition, path)
         secret = self.read_secret(definition, declared_type, path)
         rules = self.read_validators(definition, Placement(declared_type, secret=secret is not None), path)
@@ -219,7 +224,7 @@ class _Reader:
             self.fault(locate(path, "type"), "type is required")
             return UNSET_TYPE
         if not isinstance(name, str) or name not in TYPES:
-            self.fault(locate(path, "type"), f"unknown type '{shown(name)}'")
+            self.fault(locate(path, "type"), f"unknown type '{shown(name)}'{self.suggest(str(name), TYPES)}")
             return UNSET_TYPE
         declared = PropertyType(name)
         if declared is PropertyType.REFERENCE and self.purpose is not Purpose.SERVICE:
@@ -323,7 +328,8 @@ class _Reader:
         name, values, config_path = read
         rule = self.rulebook.validators.get(name)
         if rule is None:
-            self.fault(locate(entry_path, "type"), f"unknown validator '{name}'")
+            hint = self.suggest(name, self.rulebook.validators)
+            self.fault(locate(entry_path, "type"), f"unknown validator '{name}'{hint}")
             return
         if rule.fits is not None and placement.type not in rule.fits:
             # For an unknown type this would be a second fault with the same cause.
@@ -366,7 +372,8 @@ class _Reader:
         name, values, config_path = read
         rule = self.rulebook.authorizers.get(name)
         if rule is None:
-            self.fault(locate(entry_path, "type"), f"unknown authorizer '{name}'")
+            hint = self.suggest(name, self.rulebook.authorizers)
+            self.fault(locate(entry_path, "type"), f"unknown authorizer '{name}'{hint}")
             return None
         if rule.service_only and self.purpose is not Purpose.SERVICE:
             self.fault(locate(entry_path, "type"), f"authorizer {name} cannot be used in an {self.purpose.value}")
@@ -396,7 +403,8 @@ class _Reader:
         name, values, config_path = read
         rule = self.rulebook.generators.get(name)
         if rule is None:
-            self.fault(locate(path, "type"), f"unknown generator '{name}'")
+            hint = self.suggest(name, self.rulebook.generators)
+            self.fault(locate(path, "type"), f"unknown generator '{name}'{hint}")
             return NOT_GENERATED
         if definition.get("default") is not None:
             self.fault(path, "default and generator exclude each other")
