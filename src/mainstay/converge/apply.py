@@ -18,6 +18,7 @@ from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import evaluate_condition, render_deferred, render_tree
 from mainstay.converge.report import CHANGED, FAILED, SKIPPED, STABLE, UNMET, Event, Report
 from mainstay.converge.value_kinds import Unfit, conceal, to_text
+from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,27 +41,17 @@ HEALTH_CHECKS = "health_checks"
 NOT_COMPARED = "the request gives a new secret, which a plan does not compare with the host"
 
 
-class Options:
+class Options(Struct):
     """Options of a run."""
 
-    def __init__(
-        self,
-        *,
-        noop: bool = False,
-        differences: bool = False,
-        tags: Sequence[str] = (),
-        monitor_only: bool = False,
-        is_plan: bool = False,
-        with_new_secrets: bool = False,
-    ) -> None:
-        self.noop = noop
-        self.differences = differences
-        self.tags = frozenset(tags)
-        self.monitor_only = monitor_only
-        # A dry run whose report answers a request: it must not confirm a guess of a secret.
-        self.is_plan = is_plan
-        # Whether that request gives or clears secrets.
-        self.with_new_secrets = with_new_secrets
+    noop: bool = False
+    differences: bool = False
+    tags: Sequence[str] = ()
+    monitor_only: bool = False
+    # A dry run whose report answers a request: it must not confirm a guess of a secret.
+    is_plan: bool = False
+    # Whether that request gives or clears secrets.
+    with_new_secrets: bool = False
 
 
 class Run:
@@ -92,7 +83,8 @@ class Run:
         self.report = Report(host.run_id, manifest.file, noop=options.noop)
         self.events: dict[str, Event] = {}
         self._providers: dict[tuple[str, str | None], Provider] = {}
-        self._batching = Batching(manifest.resources, host, ledger, options.tags)
+        self._tags = frozenset(options.tags)
+        self._batching = Batching(manifest.resources, host, ledger, self._tags)
         # The manifest of the current resource: its scope and directory are in use.
         self.home = manifest
         # Manifests that ended early, by `id`: the resource whose failure ended them.
@@ -300,13 +292,12 @@ class Run:
         return not unmet
 
     def _reason_to_skip(self, resource: Resource) -> str | None:
-        tags = self.options.tags
         if self.stop.reason is not None:
             return f"{NOT_REACHED}: {self.stop.reason}"
         if self._gave_up_after and id(self.home) in self._gave_up_after:
             return f"{NOT_REACHED}: {self._gave_up_after[id(self.home)]} failed and fail_on_error is set"
-        if tags and not self._has_tag(resource):
-            return f"has none of the tags {', '.join(sorted(tags))}"
+        if self._tags and not self._has_tag(resource):
+            return f"has none of the tags {', '.join(sorted(self._tags))}"
         if resource.control_if is not None and not self._is_met(resource, resource.control_if, "control.if"):
             return "control.if is false"
         if resource.control_unless is not None and self._is_met(resource, resource.control_unless, "control.unless"):
@@ -316,7 +307,7 @@ class Run:
     def _has_tag(self, resource: Resource) -> bool:
         """Whether a resource, or one of the manifest that it applies, has a tag of this run."""
         applied = () if resource.child is None else resource.child.resources
-        return any(self.options.tags.intersection(each.tags) for each in (resource, *applied))
+        return any(self._tags.intersection(each.tags) for each in (resource, *applied))
 
     def _is_met(self, resource: Resource, condition: Expression, name: str) -> bool:
         try:
@@ -541,7 +532,7 @@ class Run:
                 failures.append(error)
         if not failures:
             return
-        if any(change.pays for change in made):
+        if any(change.refresh or change.replaces_refresh for change in made):
             # The refresh succeeded and something else failed: the next run must not repeat the refresh.
             self.ledger.pay(resource.key_of(resource.id))
         if any(change.refresh for change in made):

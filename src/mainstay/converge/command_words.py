@@ -7,6 +7,7 @@ word. `manifest/command_templates.py` renders the words.
 from __future__ import annotations
 
 from mainstay.converge.value_kinds import COMMAND, SCALAR_SCHEMA, Unfit, ValueKind, read_text
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -21,14 +22,11 @@ ESCAPABLE_IN_DOUBLE_QUOTES = '$`"\\'
 UNQUOTED_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
 
 
-class Slot:
+class Slot(Struct):
     """The place of an expression in a word."""
 
-    __slots__ = ("expression", "is_quoted")
-
-    def __init__(self, expression: Any, *, is_quoted: bool) -> None:
-        self.expression = expression
-        self.is_quoted = is_quoted
+    expression: Any
+    is_quoted: bool
 
 
 class _Splitter:
@@ -139,8 +137,6 @@ def join_words(words: Iterable[str]) -> str:
 # ---- the value of a property that is split at load ----
 class CommandKind(ValueKind):
     """A command as a tuple of words. `escape` protects values in a command that has placeholders."""
-
-    __slots__ = ()
 
     def __init__(self, escape: Callable[[str], str] | None = None) -> None:
         super().__init__(COMMAND.name, _read_words, _accept_words, SCALAR_SCHEMA, is_text=True, escape=escape)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import stat as modes
 from abc import ABC, abstractmethod
 
+from mainstay.foundation.structs import Struct
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,7 +91,7 @@ class Stopped(Exception):
 
 
 # ---- resources ----
-class Property:
+class Property(Struct):
     """One property of a resource type; loader, redaction, JSON Schema, command line and reference derive from it.
 
     A `secret` property is hidden always, a `private` one when its resource is `sensitive`. Hidden means that no log,
@@ -97,68 +99,31 @@ class Property:
     attribute of the same name of its `State`, where redaction finds it.
     """
 
-    __slots__ = (
-        "alias_of",
-        "choices",
-        "deferred",
-        "hidden_parts",
-        "kind",
-        "private",
-        "refuses_null",
-        "secret",
-        "summary",
-    )
-
-    def __init__(
-        self,
-        kind: ValueKind,
-        summary: str,
-        *,
-        choices: tuple[str, ...] = (),
-        deferred: bool = False,
-        alias_of: str | None = None,
-        private: bool = False,
-        secret: bool = False,
-        refuses_null: bool = False,
-        hidden_parts: Callable[[str], Iterable[str]] | None = None,
-    ) -> None:
-        self.kind = kind
-        self.summary = summary
-        self.choices = choices
-        self.deferred = deferred
-        self.alias_of = alias_of
-        self.private = private
-        self.secret = secret
-        # Whether null from a template is an error; otherwise the property counts as not given.
-        self.refuses_null = refuses_null
-        # Yields the parts of a value that are hidden always, although the rest is shown.
-        self.hidden_parts = hidden_parts
+    kind: ValueKind
+    summary: str
+    choices: tuple[str, ...] = ()
+    deferred: bool = False
+    alias_of: str | None = None
+    private: bool = False
+    secret: bool = False
+    # Whether null from a template is an error; otherwise the property counts as not given.
+    refuses_null: bool = False
+    # Yields the parts of a value that are hidden always, although the rest is shown.
+    hidden_parts: Callable[[str], Iterable[str]] | None = None
 
     def is_hidden(self, *, sensitive: bool) -> bool:
         return self.secret or (self.private and sensitive)
 
 
-class HealthCheck:
+class HealthCheck(Struct):
     """One check of a resource that is in its desired state. `values` are those of the kind's own properties."""
 
-    __slots__ = ("kind", "name", "timeout_seconds", "tries", "try_sleep_seconds", "values")
-
-    def __init__(
-        self,
-        kind: HealthCheckKind,
-        values: Mapping[str, Any],
-        *,
-        name: str,
-        tries: int,
-        try_sleep_seconds: float,
-        timeout_seconds: float | None,
-    ) -> None:
-        self.kind = kind
-        self.values = values
-        self.name = name
-        self.tries = tries
-        self.try_sleep_seconds = try_sleep_seconds
-        self.timeout_seconds = timeout_seconds
+    kind: HealthCheckKind
+    values: Mapping[str, Any]
+    name: str
+    tries: int
+    try_sleep_seconds: float
+    timeout_seconds: float | None
 
 
 class HealthCheckKind(ABC):
@@ -232,24 +197,19 @@ class State:
         return {"ensure": self.ensure}
 
 
-class Change:
+class Change(Struct):
     """One step from the actual to the desired state, with its reason.
 
     The steps of one decision are independent: each is tried, also if an earlier step failed or is refused.
     """
 
-    __slots__ = ("pays", "reason", "refresh", "refusal", "verb")
-
-    def __init__(
-        self, verb: str, reason: str, *, refresh: bool = False, pays: bool = False, refusal: Failure | None = None
-    ) -> None:
-        self.verb = verb
-        self.reason = reason
-        self.refresh = refresh
-        # Whether this step pays an owed refresh: it is the refresh, or replaces it.
-        self.pays = pays or refresh
-        # Why the host would refuse this step, or only pretend to make it: the step is not tried, and the event gets this.
-        self.refusal = refusal
+    verb: str
+    reason: str
+    refresh: bool = False
+    # Whether this step replaces an owed refresh.
+    replaces_refresh: bool = False
+    # Why the host would refuse this step, or only pretend to make it: the step is not tried, and the event gets this.
+    refusal: Failure | None = None
 
 
 class ResourceType(ABC):

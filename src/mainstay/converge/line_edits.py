@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -28,55 +29,38 @@ LARGEST_DIFF_BYTES = 512 * 1024
 START = (-1, -1)
 
 
-class LineRule:
+class LineRule(Struct):
     """What a `line` resource asks for. Exactly one of `line` and `block` is given, or only `match` for removal."""
 
-    __slots__ = ("after", "before", "begin", "block", "end", "is_present", "line", "match")
-
-    def __init__(
-        self,
-        *,
-        is_present: bool,
-        line: bytes | None = None,
-        block: tuple[bytes, ...] | None = None,
-        markers: tuple[bytes, bytes] = (b"", b""),
-        match: re.Pattern[str] | None = None,
-        after: re.Pattern[str] | None = None,
-        before: re.Pattern[str] | None = None,
-    ) -> None:
-        self.is_present = is_present
-        self.line = line
-        self.block = block
-        self.begin, self.end = markers
-        self.match = match
-        self.after = after
-        self.before = before
+    is_present: bool
+    line: bytes | None
+    block: tuple[bytes, ...] | None
+    # The markers of a block.
+    begin: bytes
+    end: bytes
+    match: re.Pattern[str] | None
+    after: re.Pattern[str] | None
+    before: re.Pattern[str] | None
 
 
-class Splice:
+class Splice(Struct):
     """Replaces neighbouring lines by others, which come after the line `at` a place.
 
     Without a place, lines are only removed, or one line is replaced and keeps its ending."""
 
-    __slots__ = ("added", "at", "removed")
-
-    def __init__(self, at: Place | None, removed: Sequence[int], added: Sequence[bytes]) -> None:
-        self.at = at
-        self.removed = removed
-        self.added = added
+    at: Place | None
+    removed: Sequence[int]
+    added: Sequence[bytes]
 
 
-class LinePlan:
+class LinePlan(Struct):
     """What a rule means for a document: nothing to do (no `reason`), splices in order, or a `problem`."""
 
-    __slots__ = ("problem", "reason", "splices", "unsearched")
-
-    def __init__(self, reason: str = "", splices: Sequence[Splice] = (), *, problem: str = "") -> None:
-        self.reason = reason
-        self.splices = splices
-        self.problem = problem
-        # The number of lines that are too long for patterns.
-        self.unsearched = 0
+    reason: str = ""
+    splices: Sequence[Splice] = ()
+    problem: str = ""
+    # The number of lines that are too long for patterns.
+    unsearched: int = 0
 
 
 class Document:

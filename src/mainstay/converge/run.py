@@ -29,6 +29,7 @@ from mainstay.converge.redaction import Redactor, redact_state, secret_names, se
 from mainstay.converge.report import Observer
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import decode, locate, nearest_place, parse
@@ -50,66 +51,42 @@ if TYPE_CHECKING:
 
 # How the origin of a data layer from `--set` begins.
 SETTING = "--set "
-OUTPUT_TAIL_CHARACTERS = 32 * 1024
 
 
-class RunRequest:
+class RunRequest(Struct):
     """A request for a run, with everything that the caller provides."""
 
-    def __init__(
-        self,
-        manifest: str = "-",
-        *,
-        document: Node | None = None,
-        options: Options | None = None,
-        data_layers: Sequence[Mapping[str, Any]] = (),
-        facts_layers: Sequence[Mapping[str, Any]] = (),
-        roots: Mapping[str, Any] | None = None,
-        identity: str | None = None,
-        working_directory: str = "/",
-        state_directory: str | None = None,
-        environ: Mapping[str, str] | None = None,
-        observer: Observer | None = None,
-        stop: StopFlag | None = None,
-        starting: Callable[[], None] | None = None,
-        lock_wait_seconds: float = 0.0,
-        keep_history: bool = True,
-        remember_files: bool = False,
-        is_single: bool = False,
-        bundle: str | None = None,
-        trust: BundleTrust | None = None,
-        run_id: str | None = None,
-    ) -> None:
-        self.manifest = manifest
-        # A document built by the caller instead of a file; `manifest` is then only its name.
-        self.document = document
-        self.options = options or Options()
-        self.data_layers = data_layers
-        self.facts_layers = facts_layers
-        # Additional template roots; texts of class `Tainted` in them are secrets.
-        self.roots = dict(roots or {})
-        self.identity = identity
-        # The directory of relative sources of `document`; for a file it is the file's own directory.
-        self.working_directory = working_directory
-        self.environ = environ
-        self.state_directory = state_directory
-        self.observer = observer or Observer()
-        self.stop = stop or StopFlag()
-        # Called after the manifest is loaded and before anything can change.
-        self.starting = starting
-        self.lock_wait_seconds = lock_wait_seconds
-        # Whether the report is kept for `mainstay history`.
-        self.keep_history = keep_history
-        # Whether the host remembers the files that runs of this identity write, so that reports distinguish them from files of others.
-        self.remember_files = remember_files
-        # Whether the document is one resource, whose references lead to resources of such requests before.
-        self.is_single = is_single
-        # The unpacked bundle that the manifest belongs to: what it names by a relative path must be inside.
-        self.bundle = bundle
-        # Needed if `manifest` is the URL of a bundle.
-        self.trust = trust
-        # The id of the run, where the caller needs to know it before; default: a new one.
-        self.run_id = run_id
+    manifest: str = "-"
+    # A document built by the caller instead of a file; `manifest` is then only its name.
+    document: Node | None = None
+    options: Options = Options()
+    data_layers: Sequence[Mapping[str, Any]] = ()
+    facts_layers: Sequence[Mapping[str, Any]] = ()
+    # Additional template roots; texts of class `Tainted` in them are secrets.
+    roots: Mapping[str, Any] = {}
+    identity: str | None = None
+    # The directory of relative sources of `document`; for a file it is the file's own directory.
+    working_directory: str = "/"
+    state_directory: str | None = None
+    environ: Mapping[str, str] | None = None
+    # None: the caller neither observes nor stops the run.
+    observer: Observer | None = None
+    stop: StopFlag | None = None
+    # Called after the manifest is loaded and before anything can change.
+    starting: Callable[[], None] | None = None
+    lock_wait_seconds: float = 0.0
+    # Whether the report is kept for `mainstay history`.
+    keep_history: bool = True
+    # Whether the host remembers the files that runs of this identity write, so that reports distinguish them from files of others.
+    remember_files: bool = False
+    # Whether the document is one resource, whose references lead to resources of such requests before.
+    is_single: bool = False
+    # The unpacked bundle that the manifest belongs to: what it names by a relative path must be inside.
+    bundle: str | None = None
+    # Needed if `manifest` is the URL of a bundle.
+    trust: BundleTrust | None = None
+    # The id of the run, where the caller needs to know it before; default: a new one.
+    run_id: str | None = None
 
 
 class Locked(Exception):
@@ -123,7 +100,9 @@ class Session:
         self.request = request
         environ = request.environ if request.environ is not None else process_environment()
         self.state = StateDirectory(request.state_directory or state_path(environ))
-        self.host = Host(request.run_id or new_run_id(), self.state, request.stop, noop=request.options.noop)
+        self.observer = request.observer or Observer()
+        self.stop = request.stop or StopFlag()
+        self.host = Host(request.run_id or new_run_id(), self.state, self.stop, noop=request.options.noop)
         self.host.environ = dict(environ)
         self.current: Run | None = None
         self._facts: dict[str, Any] | None = None
@@ -144,7 +123,7 @@ class Session:
             health_check_kinds=_health_check_kinds,
             roots=roots,
             functions={"file": self._read_file, "template": self.read_template, "result": self.result},
-            data_layers=self.request.data_layers,
+            outer_layers=self.request.data_layers,
             reference_problem=SingleResources(self.state).reference_problem if self.request.is_single else None,
             directory=text.working_directory,
             real_path=text.path,
@@ -272,14 +251,13 @@ def load(request: RunRequest) -> tuple[Session, Manifest]:
         text.close()
 
 
-class Inspection:
+class Inspection(Struct):
     """A manifest that loads, and what is most likely not intended in it."""
 
-    def __init__(self, manifest: Manifest, warnings: list[Fault], unused: Mapping[str, str]) -> None:
-        self.manifest = manifest
-        self.warnings = warnings
-        # Keys of `--set` that nothing looks up, each with its warning.
-        self.unused = unused
+    manifest: Manifest
+    warnings: list[Fault]
+    # Keys of `--set` that nothing looks up, each with its warning.
+    unused: Mapping[str, str]
 
 
 def inspect(request: RunRequest) -> Inspection:
@@ -401,8 +379,8 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         host,
         choose_provider=providers.choose,
         ledger=ledger,
-        observer=request.observer,
-        stop=request.stop,
+        observer=session.observer,
+        stop=session.stop,
         clock=monotonic,
         options=options,
         redactor=Redactor(secret_values(request.roots), manifest.types, plain=request.roots),
@@ -412,7 +390,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         current.events.update(single.earlier_events(manifest.resources[0]))
         ledger.about_to_change = lambda reference: single.about_to_change(reference, host.run_id)
     host.show_line = lambda line: _show_line(current, line)
-    host.about_to_wait = request.observer.about_to_wait
+    host.about_to_wait = session.observer.about_to_wait
     _keep_secret_files(manifest, host)
     if request.starting is not None:
         request.starting()
@@ -422,7 +400,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         _keep_report(session, report)
         return report
     try:
-        lock = state.lock(f"{folder}/lock", wait_seconds=request.lock_wait_seconds, stop=request.stop)
+        lock = state.lock(f"{folder}/lock", wait_seconds=request.lock_wait_seconds, stop=session.stop)
     except Busy as busy:
         raise Locked(
             f"another run of {manifest.file} is in progress ({busy}); wait for it, or use --lock-wait"
@@ -457,7 +435,7 @@ def refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
     if not options.tags:
         return
     used = {tag for resource in manifest.resources for tag in resource.tags}
-    unknown = sorted(options.tags - used)
+    unknown = sorted(set(options.tags) - used)
     if unknown:
         faults = [f"no resource has the tag {tag!r}{did_you_mean(tag, used)}" for tag in unknown]
         raise DoesNotLoad([Fault(manifest.file, None, None, fault) for fault in faults])

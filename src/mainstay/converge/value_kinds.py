@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import REDACTED, Tainted, shorten
 from mainstay.foundation.yaml.scalars import PlainScalar, to_value
 
@@ -32,29 +33,17 @@ class Unfit(ValueError):
         self.at_key = at_key
 
 
-class ValueKind:
+class ValueKind(Struct):
     """One kind of value. `read` takes a node, `accept` a value that a template produced.
 
     `escape` protects values that a template puts into a text which has a syntax."""
 
-    __slots__ = ("accept", "escape", "is_text", "name", "read", "schema")
-
-    def __init__(
-        self,
-        name: str,
-        read: Callable[[Node], Any],
-        accept: Callable[[Any], Any],
-        schema: Mapping[str, Any],
-        *,
-        is_text: bool = False,
-        escape: Callable[[str], str] | None = None,
-    ) -> None:
-        self.name = name
-        self.read = read
-        self.accept = accept
-        self.schema = schema
-        self.is_text = is_text
-        self.escape = escape
+    name: str
+    read: Callable[[Node], Any]
+    accept: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+    is_text: bool = False
+    escape: Callable[[str], str] | None = None
 
 
 def describe(node: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mainstay.foundation.structs import Struct
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,16 +13,13 @@ if TYPE_CHECKING:
     DocumentPath = tuple[str | int, ...]
 
 
-class Fault:
+class Fault(Struct):
     """One mistake in a document, with its place."""
 
-    __slots__ = ("column", "file", "line", "message")
-
-    def __init__(self, file: str, line: int | None, column: int | None, message: str) -> None:
-        self.file = file
-        self.line = line
-        self.column = column
-        self.message = message
+    file: str
+    line: int | None
+    column: int | None
+    message: str
 
     @property
     def place(self) -> str:

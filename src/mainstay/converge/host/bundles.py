@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 
 from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -93,14 +94,13 @@ def _remove_dead(parent: str) -> None:
             shutil.rmtree(os.path.join(parent, entry), ignore_errors=True)
 
 
-class BundleEntry:
+class BundleEntry(Struct):
     """A file or directory in a bundle; `content` is None for a directory."""
 
-    def __init__(self, name: str, content: IO[bytes] | None = None, size: int = 0, mode: int = 0) -> None:
-        self.name = name
-        self.content = content
-        self.size = size
-        self.mode = mode
+    name: str
+    content: IO[bytes] | None = None
+    size: int = 0
+    mode: int = 0
 
 
 class PlainTar:

@@ -9,6 +9,7 @@ import sys
 import time
 
 from mainstay.converge.contract import CommandFailed, Missing, Stopped, TimedOut
+from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,13 +47,12 @@ class NotExecutable(NotRunnable):
     kind = CommandFailed.kind
 
 
-class Finished:
+class Finished(Struct):
     """A command that exited."""
 
-    def __init__(self, exit_code: int, stdout: str, output: str) -> None:
-        self.exit_code = exit_code
-        self.stdout = stdout
-        self.output = output
+    exit_code: int
+    stdout: str
+    output: str
 
 
 class Commands:

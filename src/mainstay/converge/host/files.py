@@ -19,6 +19,7 @@ from mainstay.converge.host.parents import ACCESS_ACL, DEFAULT_ACL, ENTRY_FLAGS,
 from mainstay.converge.host.state import TEMP_PREFIX
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.private_files import write_all
+from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -867,15 +868,14 @@ class Files:
         return descriptor, descriptor
 
 
-class StagedFile:
+class StagedFile(Struct):
     """A hidden file that is being written."""
 
-    def __init__(self, files: Files, path: str, place: Place, temp: str, descriptor: int) -> None:
-        self._files = files
-        self._path = path
-        self._place = place
-        self._temp = temp
-        self.descriptor = descriptor
+    _files: Files
+    _path: str
+    _place: Place
+    _temp: str
+    descriptor: int
 
     def put_in_place(self, *, uid: int, gid: int, mode: int) -> None:
         """Gives the complete file its path; a file there is replaced."""
@@ -904,15 +904,14 @@ class StagedFile:
         _unlink_quietly(self._temp, self._place)
 
 
-class StagedDirectory:
+class StagedDirectory(Struct):
     """A hidden directory that is being filled, open only to the user of this process."""
 
-    def __init__(self, files: Files, parent: str, place: Place, temp: str, descriptor: int) -> None:
-        self._files = files
-        self._parent = parent
-        self._place = place
-        self._temp = temp
-        self.descriptor = descriptor
+    _files: Files
+    _parent: str
+    _place: Place
+    _temp: str
+    descriptor: int
 
     def names(self) -> list[str]:
         return sorted(os.listdir(self.descriptor))

@@ -10,6 +10,7 @@ import os
 import stat as modes
 
 from mainstay.foundation.digests import sha256_of, sha256_of_pieces
+from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,15 +65,12 @@ class LayerEntry:
         return (self.size, self.digest, self.target) == (other.size, other.digest, other.target)
 
 
-class TreeChange:
+class TreeChange(Struct):
     """A path that was added, changed or removed. `before` and `after` are None where it does not exist."""
 
-    __slots__ = ("after", "before", "path")
-
-    def __init__(self, path: str, before: LayerEntry | None, after: LayerEntry | None) -> None:
-        self.path = path
-        self.before = before
-        self.after = after
+    path: str
+    before: LayerEntry | None
+    after: LayerEntry | None
 
     @property
     def kind(self) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import stat as modes
 
+from mainstay.foundation.structs import Struct
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,15 +24,12 @@ OPERATORS = ("-e", "-f", "-d", "-s", *LINK_OPERATORS)
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\*?#~{}\n")
 
 
-class PathTest:
+class PathTest(Struct):
     """One test of one path."""
 
-    __slots__ = ("is_negated", "operator", "path")
-
-    def __init__(self, operator: str, path: str, *, is_negated: bool) -> None:
-        self.operator = operator
-        self.path = path
-        self.is_negated = is_negated
+    operator: str
+    path: str
+    is_negated: bool
 
     def run(self, files: Files) -> tuple[bool, bool]:
         """Returns whether the test succeeds, and whether the path exists."""

@@ -6,6 +6,7 @@ import os
 import sys
 
 from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,42 +20,29 @@ STANDARD_INPUT = "-"
 READ_BYTES = 256 * 1024 * 1024 + 1
 
 
-class ManifestText:
+class ManifestText(Struct):
     """The text of a manifest, the directory of its relative sources, and its identity between runs."""
 
-    def __init__(
-        self,
-        name: str,
-        content: bytes,
-        working_directory: str,
-        identity: str,
-        close: Callable[[], None] | None = None,
-        *,
-        is_bundle: bool = False,
-    ) -> None:
-        self.name = name
-        self.content = content
-        self.working_directory = working_directory
-        self.identity = identity
-        self._close = close
-        # The real path of the manifest; empty if it is not a file.
-        self.path = ""
-        # Whether the working directory is an unpacked bundle, which relative paths must not leave.
-        self.is_bundle = is_bundle
+    name: str
+    content: bytes
+    working_directory: str
+    identity: str
+    # The real path of the manifest; empty if it is not a file.
+    path: str = ""
+    # Whether the working directory is an unpacked bundle, which relative paths must not leave.
+    is_bundle: bool = False
+    remove_bundle: Callable[[], None] | None = None
 
     def close(self) -> None:
-        if self._close is not None:
-            self._close()
+        if self.remove_bundle is not None:
+            self.remove_bundle()
 
 
-class BundleTrust:
+class BundleTrust(Struct):
     """Why a bundle from a URL may be applied: its digest, and the authority of its server."""
 
-    __slots__ = ("ca_file", "sha256")
-
-    def __init__(self, sha256: str | None = None, ca_file: str | None = None) -> None:
-        self.sha256 = sha256
-        self.ca_file = ca_file
+    sha256: str | None = None
+    ca_file: str | None = None
 
 
 def is_url(path: str) -> bool:
@@ -82,20 +70,20 @@ def open_manifest(path: str, state: StateDirectory, run_id: str, trust: BundleTr
 
         folder, close = unpack(real, path, state, run_id, is_zip=path.endswith(".zip"))
         return unpacked_manifest(path, folder, real, close)
-    text = ManifestText(path, read_bytes(path), os.path.dirname(real), real)
-    text.path = real
-    return text
+    return ManifestText(path, read_bytes(path), os.path.dirname(real), real, real)
 
 
-def unpacked_manifest(name: str, folder: str, identity: str, close: Callable[[], None]) -> ManifestText:
+def unpacked_manifest(name: str, folder: str, identity: str, remove: Callable[[], None]) -> ManifestText:
     manifest = os.path.join(folder, "manifest.yaml")
     try:
-        text = ManifestText(f"{name}/manifest.yaml", read_bytes(manifest), folder, identity, close, is_bundle=True)
+        content = read_bytes(manifest)
     except DoesNotLoad:
-        close()
+        remove()
         raise
-    text.path = os.path.realpath(manifest)
-    return text
+    real = os.path.realpath(manifest)
+    return ManifestText(
+        f"{name}/manifest.yaml", content, folder, identity, real, is_bundle=True, remove_bundle=remove
+    )
 
 
 def open_child(path: str, parent: str, directory: str, bundle: str | None) -> ManifestText:

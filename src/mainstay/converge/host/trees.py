@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat as modes
 
 from mainstay.converge.contract import Failure, file_word
+from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,16 +65,13 @@ def _file_mode(mode: int, source_mode: int) -> int:
     return mode if source_mode & modes.S_IXUSR else mode & ~0o111
 
 
-class TreeComparison:
-    def __init__(
-        self, files: Files, uid: int, gid: int, mode: int, *, purge: bool, found: list[TreeDifference]
-    ) -> None:
-        self.files = files
-        self.uid = uid
-        self.gid = gid
-        self.mode = mode
-        self.purge = purge
-        self.found = found
+class TreeComparison(Struct):
+    files: Files
+    uid: int
+    gid: int
+    mode: int
+    purge: bool
+    found: list[TreeDifference]
 
     def directory(self, source: str, target: str, depth: int, *, exists: bool) -> None:
         if depth > DEEPEST or len(self.found) > MOST_ENTRIES:

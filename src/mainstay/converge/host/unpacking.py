@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from mainstay.converge.contract import Failure, Stopped, TimedOut
 from mainstay.converge.host.files import DIRECTORY_FLAGS, cannot_give_away
 from mainstay.foundation.private_files import write_all
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -31,24 +32,15 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE, DIRECTORY, LINK, HARD_LINK = "file", "directory", "link", "hard link"
 
 
-class UnpackingLimits:
+class UnpackingLimits(Struct):
     """The bounds of one archive."""
 
-    def __init__(
-        self,
-        *,
-        entries: int = 500_000,
-        unpacked_bytes: int = 64 * 1024**3,
-        # More than any real archive: text compresses to a hundredth at best.
-        ratio: int = 300,
-        always_allowed_bytes: int = 256 * 1024**2,
-        seconds: float = 3600.0,
-    ) -> None:
-        self.entries = entries
-        self.unpacked_bytes = unpacked_bytes
-        self.ratio = ratio
-        self.always_allowed_bytes = always_allowed_bytes
-        self.seconds = seconds
+    entries: int = 500_000
+    unpacked_bytes: int = 64 * 1024**3
+    # More than any real archive: text compresses to a hundredth at best.
+    ratio: int = 300
+    always_allowed_bytes: int = 256 * 1024**2
+    seconds: float = 3600.0
 
 
 class _Entry:
@@ -147,7 +139,6 @@ class _XzReader:
     def __init__(self, archive: IO[bytes]) -> None:
         self._archive = archive
         self._decompressor = self._new()
-        self._is_between = True
 
     def _new(self) -> Any:
         import lzma
@@ -261,11 +252,10 @@ def _zip_entries(archive: IO[bytes]) -> Iterator[_Entry]:
                     yield _Entry(FILE, member.filename, mode & 0o777 or 0o644, content=_Plain(content), mtime=mtime)
 
 
-class _Plain:
+class _Plain(Struct):
     """The content of an entry whose bytes the stream has not counted."""
 
-    def __init__(self, content: IO[bytes]) -> None:
-        self.content = content
+    content: IO[bytes]
 
 
 # ---- writing ----

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainstay.converge.manifest.expressions import taint
 from mainstay.converge.manifest.hierarchy import DataLayer
 from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import PrivateText, shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
 
@@ -31,17 +32,14 @@ class ChildRefused(Exception):
     """A manifest cannot be applied by another; the text is the reason."""
 
 
-class OpenedManifest:
+class OpenedManifest(Struct):
     """A manifest that was read: its name in messages, its text and nodes, its real path, and its directory."""
 
-    __slots__ = ("directory", "file", "node", "real_path", "text")
-
-    def __init__(self, file: str, text: str, node: Node, real_path: str, directory: str) -> None:
-        self.file = file
-        self.text = text
-        self.node = node
-        self.real_path = real_path
-        self.directory = directory
+    file: str
+    text: str
+    node: Node
+    real_path: str
+    directory: str
 
 
 class Composition:

@@ -7,6 +7,7 @@ import re
 from mainstay.converge.manifest.expressions import NOT_RENDERED
 from mainstay.converge.patterns import slow_pattern_problem
 from mainstay.converge.value_kinds import describe
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import REDACTED, Tainted, shorten
 from mainstay.foundation.yaml.scalars import core_value, to_value
@@ -47,17 +48,14 @@ TYPES: dict[str, Callable[[Any], bool]] = {
 class Schema:
     """The schema of one value. None: not given."""
 
-    __slots__ = ("enum", "items", "maximum", "minimum", "pattern", "properties", "required", "types")
-
-    def __init__(self) -> None:
-        self.types: tuple[str, ...] = ()
-        self.properties: dict[str, Schema] = {}
-        self.items: Schema | None = None
-        self.required: tuple[str, ...] = ()
-        self.enum: list[Any] | None = None
-        self.minimum: float | None = None
-        self.maximum: float | None = None
-        self.pattern: re.Pattern[str] | None = None
+    types: tuple[str, ...] = ()
+    properties: Mapping[str, Schema] = {}
+    items: Schema | None = None
+    required: tuple[str, ...] = ()
+    enum: list[Any] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    pattern: re.Pattern[str] | None = None
 
 
 # ---- reading ----
@@ -241,21 +239,14 @@ def _shown(path: DocumentPath) -> str:
 
 
 # ---- the data of a manifest ----
-class DataCheck:
+class DataCheck(Struct):
     """Reports each value that does not fit, where it comes from: the manifest, or a layer from outside."""
 
-    def __init__(
-        self,
-        faults: Faults,
-        sections: Mapping[str, tuple[Node, DocumentPath]],
-        overrides: Sequence[str],
-        layers: Sequence[Mapping[str, Any]],
-    ) -> None:
-        self._faults = faults
-        self._sections = sections
-        # The overrides that were merged, in order.
-        self._overrides = overrides
-        self._layers = layers
+    _faults: Faults
+    _sections: Mapping[str, tuple[Node, DocumentPath]]
+    # The overrides that were merged, in order.
+    _overrides: Sequence[str]
+    _layers: Sequence[Mapping[str, Any]]
 
     def run(self, data: Mapping[str, Any]) -> None:
         # Templates of `data` that failed are reported, and have no value here.

@@ -12,6 +12,7 @@ from mainstay.converge.manifest.foreign_syntax import has_foreign_expression
 from mainstay.converge.manifest.shell_warnings import shell_warnings
 from mainstay.converge.value_kinds import COMMAND
 from mainstay.foundation.faults import Fault
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate, nearest_place, parse
@@ -49,16 +50,13 @@ LONGEST_SHOWN = 200
 TEMPLATE_ENDINGS = (".j2", ".jinja", ".jinja2")
 
 
-class Surroundings:
+class Surroundings(Struct):
     """The files around a manifest. `read` returns the text of a file, None if it does not exist. `work_in` sets the
     directory of relative paths."""
 
-    def __init__(
-        self, exists: Callable[[str], bool], read: Callable[[str], str | None], work_in: Callable[[str], None]
-    ) -> None:
-        self.exists = exists
-        self.read = read
-        self.work_in = work_in
+    exists: Callable[[str], bool]
+    read: Callable[[str], str | None]
+    work_in: Callable[[str], None]
 
 
 def find_warnings(manifest: Manifest, files: Surroundings) -> list[Fault]:

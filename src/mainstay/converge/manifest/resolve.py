@@ -19,6 +19,7 @@ from mainstay.converge.manifest.hierarchy import DEEP, FIRST, Hierarchy, apply_h
 from mainstay.converge.manifest.values import ValueReader
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, describe, to_text
 from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate
 from mainstay.foundation.yaml.scalars import PlainScalar
@@ -78,49 +79,36 @@ class Manifest:
         return f"{self.file}:{place[path][0][0]}" if path in place else self.file
 
 
-class Source:
+class Source(Struct):
     """What the caller provides for a manifest: sources of values, and the known types."""
 
-    def __init__(
-        self,
-        *,
-        find_type: Callable[[str], ResourceType | None],
-        type_names: Callable[[], Sequence[str]],
-        provider_names: Callable[[str], Sequence[str]],
-        health_check_kinds: Callable[[], Mapping[str, HealthCheckKind]],
-        roots: Mapping[str, Callable[[], Any]],
-        functions: Mapping[str, Callable[..., Any]],
-        data_layers: Sequence[Mapping[str, Any]] = (),
-        reference_problem: Callable[[str], str | None] | None = None,
-        directory: str = "/",
-        real_path: str = "",
-        open_child: Callable[[str, str, str], OpenedManifest],
-        work_in: Callable[[str], None],
-    ) -> None:
-        self.find_type = find_type
-        self.type_names = type_names
-        self.provider_names = provider_names
-        self.health_check_kinds = health_check_kinds
-        self.roots = roots
-        self.functions = functions
-        self.data_layers = data_layers
-        # Why a reference is wrong that leads out of this document; None: references must stay inside.
-        self.reference_problem = reference_problem
-        # Those from outside all manifests.
-        self.outer_layers = data_layers
-        # The directory of relative paths, and the real path of the manifest, if it is a file.
-        self.directory = directory
-        self.real_path = real_path
-        # Reads a manifest that another one names: (its path, name and directory of the other).
-        self.open_child = open_child
-        # Sets the directory of relative paths for functions such as `file`.
-        self.work_in = work_in
+    find_type: Callable[[str], ResourceType | None]
+    type_names: Callable[[], Sequence[str]]
+    provider_names: Callable[[str], Sequence[str]]
+    health_check_kinds: Callable[[], Mapping[str, HealthCheckKind]]
+    roots: Mapping[str, Callable[[], Any]]
+    functions: Mapping[str, Callable[..., Any]]
+    # From outside all manifests.
+    outer_layers: Sequence[Mapping[str, Any]]
+    # Why a reference is wrong that leads out of this document; None: references must stay inside.
+    reference_problem: Callable[[str], str | None] | None
+    # The directory of relative paths, and the real path of the manifest, if it is a file.
+    directory: str
+    real_path: str
+    # Reads a manifest that another one names: (its path, name and directory of the other).
+    open_child: Callable[[str, str, str], OpenedManifest]
+    # Sets the directory of relative paths for functions such as `file`.
+    work_in: Callable[[str], None]
+    # Of a manifest that another one applies: the data that it applies it with.
+    own_layers: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def data_layers(self) -> Sequence[Mapping[str, Any]]:
+        return (*self.own_layers, *self.outer_layers)
 
     def with_layer(self, layer: Mapping[str, Any]) -> Source:
         """The source of a manifest that another one applies with this data."""
-        source = Source.__new__(Source)
-        source.__dict__.update(self.__dict__, data_layers=(layer, *self.outer_layers))
-        return source
+        return Source(**{**self.__dict__, "own_layers": (layer,)})
 
 
 def resolve(root: Node, file: str, text: str, source: Source) -> Manifest:

@@ -7,6 +7,7 @@ the syntax tree of every other expression.
 from __future__ import annotations
 
 from mainstay.converge.manifest.expressions import EACH, MISSING, NOT_RENDERED, environment, hint, quoted, step
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 
@@ -39,35 +40,22 @@ ITEM_NAMES = {
 }
 
 
-class Reference:
+class Reference(Struct):
     """One name, with the steps below it if they are constant.
 
     `in_branch`: evaluated only on a condition. `has_default`: the expression accepts that the value is undefined.
     """
 
-    __slots__ = ("function", "has_default", "in_branch", "is_called", "looked_up", "name", "steps")
-
-    def __init__(
-        self,
-        name: str,
-        steps: tuple[str | int, ...] = (),
-        *,
-        function: str | None = None,
-        looked_up: int = 0,
-        is_called: bool = False,
-        in_branch: bool = False,
-        has_default: bool = False,
-    ) -> None:
-        # The root or function; of `lookup('data.x')` the root, of `result('exec#x')` the resource.
-        self.name = name
-        self.steps = steps
-        # `lookup` or `result`, if that call leads to the value.
-        self.function = function
-        # How many steps are those of a look-up, which finds no methods.
-        self.looked_up = looked_up
-        self.is_called = is_called
-        self.in_branch = in_branch
-        self.has_default = has_default
+    # The root or function; of `lookup('data.x')` the root, of `result('exec#x')` the resource.
+    name: str
+    steps: tuple[str | int, ...] = ()
+    # `lookup` or `result`, if that call leads to the value.
+    function: str | None = None
+    # How many steps are those of a look-up, which finds no methods.
+    looked_up: int = 0
+    is_called: bool = False
+    in_branch: bool = False
+    has_default: bool = False
 
 
 class References:
@@ -85,21 +73,18 @@ class References:
         self.files: list[str] = []
 
 
-class Problem:
+class Problem(Struct):
     """Why an expression can never work.
 
     `shows_source`: the message quotes more than the path of a look-up. `is_undefined`: a value does not exist here.
     """
 
-    __slots__ = ("is_undefined", "message", "shows_source")
-
-    def __init__(self, message: str, *, shows_source: bool, is_undefined: bool = False) -> None:
-        self.message = message
-        self.shows_source = shows_source
-        self.is_undefined = is_undefined
+    message: str
+    shows_source: bool
+    is_undefined: bool = False
 
 
-class StaticCheck:
+class StaticCheck(Struct):
     """Checks the expressions of one place in a manifest.
 
     `note_result` receives the references of `result('type#name')`: whether a resource is declared earlier is known
@@ -107,16 +92,9 @@ class StaticCheck:
     the resource has a `control`.
     """
 
-    def __init__(
-        self,
-        scope: TemplateScope,
-        *,
-        note_result: Callable[[str], None] | None = None,
-        is_conditional: bool = False,
-    ) -> None:
-        self.scope = scope
-        self.note_result = note_result
-        self.is_conditional = is_conditional
+    scope: TemplateScope
+    note_result: Callable[[str], None] | None = None
+    is_conditional: bool = False
 
     def problems(self, template: Template, *, items_only: bool = False) -> list[Problem]:
         """The problems of all expressions of a template. `items_only`: the rest was checked with an earlier item."""

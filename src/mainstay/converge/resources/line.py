@@ -208,7 +208,8 @@ def rule_of(wanted: Line) -> LineRule:
         is_present=wanted.ensure == PRESENT,
         line=None if wanted.line is None else _encoded(wanted.line),
         block=None if wanted.block is None else tuple(_encoded(each) for each in _lines_of(wanted)),
-        markers=(begin, end),
+        begin=begin,
+        end=end,
         **patterns,
     )
 
