@@ -6,15 +6,13 @@ import re
 import sys
 from importlib import import_module
 
-from mainstay.converge.value_kinds import SCALAR_SCHEMA, Unfit, ValueKind, read_text, text_problem, to_text
+from mainstay.converge.value_kinds import SCALAR_SCHEMA, Unfit, parsed_kind, text_problem
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
-
-    from mainstay.foundation.yaml.scalars import Node
 
 LONGEST_PATTERN = 2000
 # A repetition with a larger maximum counts as unbounded.
@@ -77,14 +75,5 @@ def _inner_patterns(arguments: Any) -> Iterator[Any]:
             yield from _inner_patterns(each)
 
 
-def _read_pattern(node: Node) -> str | None:
-    text = read_text(node)
-    return None if text is None else _check_pattern(text)
-
-
-def _accept_pattern(value: Any) -> str | None:
-    return None if value is None else _check_pattern(to_text(value))
-
-
 # A value is text, whatever characters it contains.
-PATTERN = ValueKind("pattern", _read_pattern, _accept_pattern, SCALAR_SCHEMA, is_text=True, escape=re.escape)
+PATTERN = parsed_kind("pattern", _check_pattern, SCALAR_SCHEMA, escape=re.escape)

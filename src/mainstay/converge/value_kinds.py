@@ -27,10 +27,9 @@ class Unfit(ValueError):
     # The `error_kind` of an event, as in `Failure`.
     kind = "TemplateFailed"
 
-    def __init__(self, message: str, where: tuple[str | int, ...] = (), *, at_key: bool = False) -> None:
+    def __init__(self, message: str, where: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
         self.where = where
-        self.at_key = at_key
 
 
 class ValueKind(Struct):
@@ -269,26 +268,33 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
-def _read_duration(node: Node) -> float | None:
-    text = read_text(node)
-    return None if text is None else parse_duration(text)
+# ---- kinds that share how they are read ----
+def parsed_kind(
+    name: str, parse: Callable[[str], Any], schema: Mapping[str, Any], *, escape: Callable[[str], str] | None = None
+) -> ValueKind:
+    """A kind that is written as text. With `escape` it stays text, into which a template may put values."""
+
+    def accept(value: Any) -> Any:
+        return None if value is None else parse(to_text(value))
+
+    is_text = escape is not None
+    return ValueKind(name, lambda node: accept(read_text(node)), accept, schema, is_text=is_text, escape=escape)
 
 
-def _accept_duration(value: Any) -> float | None:
-    return None if value is None else parse_duration(to_text(value))
+def _list_kind(
+    name: str, what: str, read: Callable[[Node], Any], accept: Callable[[Any], Any], items: Mapping[str, Any]
+) -> ValueKind:
+    """A list whose items are read by `read` and accepted by `accept`; `items` is their schema."""
 
+    def accept_list(value: Any) -> tuple[Any, ...] | None:
+        if value is None:
+            return None
+        if isinstance(value, (list, tuple)):
+            return tuple(accept(item) for item in value)
+        raise Unfit(f"expected {what}, got {describe(value)}")
 
-# ---- lists ----
-def _read_texts(node: Node) -> tuple[str, ...] | None:
-    return _read_list(node, _one_text)
-
-
-def _accept_texts(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if isinstance(value, (list, tuple)):
-        return tuple(to_text(item) for item in value)
-    raise Unfit(f"expected a list, got {describe(value)}")
+    schema = or_template({"type": ["array", "null"], "items": items})
+    return ValueKind(name, lambda node: _read_list(node, read), accept_list, schema)
 
 
 def _one_text(node: Node) -> str:
@@ -303,25 +309,15 @@ def _read_list(node: Node, read_item: Callable[[Node], Any]) -> tuple[Any, ...] 
         return None
     if not isinstance(node, list):
         raise Unfit(f"expected a list, got {describe(node)}; begin each item with `- `")
-    items = []
-    for index, child in enumerate(node):
-        try:
-            items.append(read_item(child))
-        except Unfit as fault:
-            raise Unfit(str(fault), (index, *fault.where), at_key=fault.at_key) from None
-    return tuple(items)
+    return tuple(_read_inside(child, index, read_item) for index, child in enumerate(node))
 
 
-def _read_exit_codes(node: Node) -> tuple[int, ...] | None:
-    return _read_list(node, _one_exit_code)
-
-
-def _accept_exit_codes(value: Any) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    if isinstance(value, (list, tuple)):
-        return tuple(_one_exit_code(item) for item in value)
-    raise Unfit(f"expected a list of exit codes, got {describe(value)}")
+def _read_inside(node: Node, step: str | int, read: Callable[[Node], Any]) -> Any:
+    """Reads a part of a value; its faults name the step that leads to it."""
+    try:
+        return read(node)
+    except Unfit as fault:
+        raise Unfit(str(fault), (step, *fault.where)) from None
 
 
 def _one_exit_code(node: Any) -> int:
@@ -331,22 +327,13 @@ def _one_exit_code(node: Any) -> int:
     return value
 
 
-def _parse_tries(text: str) -> int:
+def parse_number(text: str, least: int, most: int) -> int:
     from mainstay.foundation.numbers import parse_count
 
-    tries = parse_count(text, 1, MOST_TRIES)
-    if tries is None:
-        raise Unfit(f"expected a number from 1 to {MOST_TRIES}, got {shorten(text)!r}")
-    return tries
-
-
-def parsed_kind(name: str, parse: Callable[[str], Any], schema: Mapping[str, Any]) -> ValueKind:
-    """A kind that is written as text."""
-
-    def accept(value: Any) -> Any:
-        return None if value is None else parse(to_text(value))
-
-    return ValueKind(name, lambda node: accept(read_text(node)), accept, schema)
+    number = parse_count(text, least, most)
+    if number is None:
+        raise Unfit(f"expected a number from {least} to {most}, got {shorten(text)!r}")
+    return number
 
 
 # ---- maps ----
@@ -365,13 +352,7 @@ def _read_text_map(node: Node) -> dict[str, str] | None:
         return None
     if not isinstance(node, dict):
         raise Unfit(f"expected a map, got {describe(node)}")
-    found = {}
-    for key, child in node.items():
-        try:
-            found[key] = _one_text(child)
-        except Unfit as fault:
-            raise Unfit(str(fault), (key, *fault.where), at_key=fault.at_key) from None
-    return found
+    return {key: _read_inside(child, key, _one_text) for key, child in node.items()}
 
 
 def _accept_text_map(value: Any) -> dict[str, str] | None:
@@ -401,30 +382,26 @@ MODE_BITS = ValueKind(
     _accept_mode,
     or_template({"type": ["string", "integer", "null"], "pattern": "^(0[oO])?0?[0-7]{1,4}$"}),
 )
-DURATION_SECONDS = ValueKind("duration", _read_duration, _accept_duration, {"type": ["string", "null"]})
+DURATION_SECONDS = parsed_kind("duration", parse_duration, {"type": ["string", "null"]})
 MOST_TRIES = 1000
 TRIES = parsed_kind(
     "number of tries",
-    _parse_tries,
+    lambda text: parse_number(text, 1, MOST_TRIES),
     or_template({"type": ["integer", "null"], "minimum": 1, "maximum": MOST_TRIES}),
 )
-TEXTS = ValueKind(
-    "list of text",
-    _read_texts,
-    _accept_texts,
-    or_template({"type": ["array", "null"], "items": SCALAR_SCHEMA}),
-)
+TEXTS = _list_kind("list of text", "a list", _one_text, to_text, SCALAR_SCHEMA)
 TEXT_MAP = ValueKind(
     "map of text",
     _read_text_map,
     _accept_text_map,
     {"anyOf": [{"type": "object", "additionalProperties": SCALAR_SCHEMA}, {"type": "null"}, TEMPLATE_SCHEMA]},
 )
-EXIT_CODES = ValueKind(
+EXIT_CODES = _list_kind(
     "list of exit codes",
-    _read_exit_codes,
-    _accept_exit_codes,
-    or_template({"type": ["array", "null"], "items": {"type": "integer", "minimum": 0, "maximum": 255}}),
+    "a list of exit codes",
+    _one_exit_code,
+    _one_exit_code,
+    {"type": "integer", "minimum": 0, "maximum": 255},
 )
 VALUES = ValueKind(
     "map of values", _read_values, _accept_values, {"anyOf": [{"type": ["object", "null"]}, TEMPLATE_SCHEMA]}

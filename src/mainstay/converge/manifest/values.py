@@ -58,7 +58,7 @@ class ValueReader:
                 return _accept_secret(kind, value)
             return kind.accept(value)
         except Unfit as error:
-            self.faults.add((*path, *error.where), _join(prefix, self.unfit(kind, error)), at_key=error.at_key)
+            self.faults.add((*path, *error.where), _join(prefix, self.unfit(kind, error)))
             return None
         except FollowUp:
             self.faults.add_follow_up()

@@ -14,10 +14,10 @@ from mainstay.converge.value_kinds import (
     TEXT_MAP,
     Unfit,
     managed_path_problems,
+    parse_number,
     parsed_kind,
     path_problem,
 )
-from mainstay.foundation.numbers import parse_count
 from mainstay.foundation.text import line_problem, shorten
 
 TYPE_CHECKING = False
@@ -41,17 +41,10 @@ def _parse_checksum(text: str) -> str:
     return digest
 
 
-def _parse_strip(text: str) -> int:
-    found = parse_count(text, 0, MOST_STRIPPED)
-    if found is None:
-        raise Unfit(f"expected a number from 0 to {MOST_STRIPPED}, got {shorten(text)!r}")
-    return found
-
-
 CHECKSUM = parsed_kind("SHA-256 digest", _parse_checksum, {"type": ["string", "null"]})
 STRIP = parsed_kind(
     "number",
-    _parse_strip,
+    lambda text: parse_number(text, 0, MOST_STRIPPED),
     {"anyOf": [{"type": ["integer", "null"], "minimum": 0, "maximum": MOST_STRIPPED}, TEMPLATE_SCHEMA]},
 )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
-from mainstay.converge.value_kinds import BOOLEAN, Unfit, or_template, parsed_kind
-from mainstay.foundation.numbers import parse_count
+from mainstay.converge.value_kinds import BOOLEAN, Unfit, or_template, parse_number, parsed_kind
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -34,10 +33,9 @@ def name_problem(name: str) -> str | None:
 
 
 def _parse_id(text: str) -> int:
-    number = None if len(text) > 1 and text.startswith("0") else parse_count(text, 0, LARGEST_ID)
-    if number is None:
+    if len(text) > 1 and text.startswith("0"):
         raise Unfit(f"expected a number from 0 to {LARGEST_ID}, got {shorten(text)!r}")
-    return number
+    return parse_number(text, 0, LARGEST_ID)
 
 
 ID_NUMBER = parsed_kind("number", _parse_id, ID_SCHEMA)
