@@ -197,6 +197,17 @@ class State:
         return {"ensure": self.ensure}
 
 
+class NamedState(State):
+    """The state of what several providers could manage, so that a report names the provider."""
+
+    def __init__(self, name: str, provider: str) -> None:
+        self.name = name
+        self.provider = provider
+
+    def as_json(self) -> dict[str, Any]:
+        return {"ensure": self.ensure, "name": self.name, "provider": self.provider}
+
+
 class Change(Struct):
     """One step from the actual to the desired state, with its reason.
 
@@ -239,6 +250,8 @@ class ResourceType(ABC):
     from_command_line: bool = True
     # Whether its resources change parts of a file. No other resource of the run may set the content of this file.
     edits_files: bool = False
+    # Attributes of its states that differ after a failed change that has altered the host.
+    altered_by: tuple[str, ...] = ()
 
     def splits_commands(self, wanted: Any) -> bool:
         """Whether commands are split into words; otherwise their text is passed to a shell."""
@@ -306,9 +319,9 @@ class ResourceType(ABC):
         """Whether these changes may create what a dry run cannot forecast."""
         return self.has_unknown_effects
 
-    @abstractmethod
     def was_altered(self, wanted: Any, before: Any, after: Any) -> bool:
         """Whether a failed change has altered the host, so that subscribers must be refreshed."""
+        return any(getattr(before, key) != getattr(after, key) for key in self.altered_by)
 
 
 class Provider(ABC):

@@ -6,7 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
-from mainstay.converge.resources.file import ABSENT, DIRECTORY, LINK, PRESENT
+from mainstay.converge.resources.file import ABSENT, DIRECTORY, LINK, PRESENT, was_rewritten
 from mainstay.converge.value_kinds import (
     BOOLEAN,
     TEMPLATE_SCHEMA,
@@ -128,6 +128,7 @@ class ArchiveType(ResourceType):
     name = "archive"
     resource = Archive
     ensures = (PRESENT, ABSENT)
+    altered_by = ("kind", "creates_exists")
     example = """- archive:
     - /var/cache/app-1.4.tar.gz:
         url: https://releases.example.com/app-1.4.tar.gz
@@ -285,9 +286,7 @@ class ArchiveType(ResourceType):
         return fetched if wanted.extract_parent is None else f"{fetched}, would have {unpacked}"
 
     def was_altered(self, wanted: Archive, before: ArchiveState, after: ArchiveState) -> bool:
-        if before.kind == PRESENT == after.kind and before.stat.st_mtime != after.stat.st_mtime:
-            return True
-        return (before.kind, before.creates_exists) != (after.kind, after.creates_exists)
+        return was_rewritten(before, after) or super().was_altered(wanted, before, after)
 
 
 WITHOUT_CHECKSUM = "without `checksum` the content of the archive is not verified"

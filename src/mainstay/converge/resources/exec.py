@@ -74,6 +74,8 @@ class ExecType(ResourceType):
     has_unknown_effects = True
     refreshable = True
     name_property = "command"
+    # The effect of a failed command is unknown; by contract it triggers no refresh.
+    altered_by = ()
     properties = {
         "command": Property(COMMAND, "what to run; the name when not given", deferred=True, private=True),
         "cwd": Property(TEXT, "working directory; / when not given", deferred=True),
@@ -183,10 +185,6 @@ class ExecType(ResourceType):
 
     def describe(self, wanted: Exec, actual: ExecState, changes: tuple[Change, ...]) -> str:
         return "Would have executed via subscribe" if changes[0].refresh else "Would have executed"
-
-    def was_altered(self, wanted: Exec, before: ExecState, after: ExecState) -> bool:
-        # The effect of a failed command is unknown; by contract it triggers no refresh.
-        return False
 
 
 TYPE = ExecType()

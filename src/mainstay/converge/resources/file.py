@@ -149,6 +149,7 @@ class FileType(ResourceType):
     resource = File
     ensures = (PRESENT, ABSENT, DIRECTORY, LINK)
     ensure_required = True
+    altered_by = ("kind", "uid", "gid", "mode", "same_content", "link_target", "tree")
     properties = {
         "content": Property(
             TEXT, 'the file\'s content; "" is an empty file', deferred=True, private=True, refuses_null=True
@@ -342,12 +343,12 @@ class FileType(ResourceType):
         }[verb]
 
     def was_altered(self, wanted: File, before: FileState, after: FileState) -> bool:
-        if before.kind == PRESENT == after.kind and before.stat.st_mtime != after.stat.st_mtime:
-            return True
-        return before.kind != after.kind or any(
-            getattr(before, key) != getattr(after, key)
-            for key in ("uid", "gid", "mode", "same_content", "link_target", "tree")
-        )
+        return was_rewritten(before, after) or super().was_altered(wanted, before, after)
+
+
+def was_rewritten(before: Any, after: Any) -> bool:
+    """Whether a path was a file before and after a change, and has another time."""
+    return before.kind == PRESENT == after.kind and bool(before.stat.st_mtime != after.stat.st_mtime)
 
 
 def _describe_tree(tree: tuple[Any, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State
+from mainstay.converge.contract import Change, Failure, NamedState, Property, Resource, ResourceType
 from mainstay.converge.value_kinds import BOOLEAN, Unfit, or_template, parse_number, parsed_kind
 from mainstay.foundation.text import shorten
 
@@ -50,7 +50,7 @@ class Group(Resource):
     system: bool = False
 
 
-class GroupState(State):
+class GroupState(NamedState):
     """The entry of the group, and what prevents a change."""
 
     gid: int | None = None
@@ -60,15 +60,9 @@ class GroupState(State):
     # The users whose primary group it is.
     primary_of: tuple[str, ...] = ()
 
-    def __init__(self, name: str, provider: str) -> None:
-        self.name = name
-        self.provider = provider
-
     def as_json(self) -> dict[str, Any]:
         return {
-            "ensure": self.ensure,
-            "name": self.name,
-            "provider": self.provider,
+            **super().as_json(),
             "gid": self.gid,
             "members": list(self.members),
         }
@@ -80,6 +74,7 @@ class GroupType(ResourceType):
     name = "group"
     resource = Group
     ensures = (PRESENT, ABSENT)
+    altered_by = ("ensure", "gid")
     example = """- group:
     - shop: {system: true}
     - deployers: {gid: 1800}
@@ -143,9 +138,6 @@ class GroupType(ResourceType):
         if verb == REMOVE:
             return "Would have removed the group"
         return "Would have created the group" if verb == CREATE else f"Would have changed the gid to {wanted.gid}"
-
-    def was_altered(self, wanted: Group, before: GroupState, after: GroupState) -> bool:
-        return (before.ensure, before.gid) != (after.ensure, after.gid)
 
 
 TYPE = GroupType()

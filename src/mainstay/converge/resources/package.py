@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State
+from mainstay.converge.contract import Change, Failure, Missing, NamedState, Property, Resource, ResourceType
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ class Package(Resource):
         return None if self.ensure in (PRESENT, ABSENT, LATEST) else self.ensure
 
 
-class PackageState(State):
+class PackageState(NamedState):
     """The state in the package database. `versions` are all spellings of the installed version, the longest first."""
 
     versions: tuple[str, ...] = ()
@@ -45,15 +45,9 @@ class PackageState(State):
     # The command that releases a held package.
     release: str | None = None
 
-    def __init__(self, name: str, provider: str) -> None:
-        self.name = name
-        self.provider = provider
-
     def as_json(self) -> dict[str, Any]:
         return {
-            "ensure": self.ensure,
-            "name": self.name,
-            "provider": self.provider,
+            **super().as_json(),
             "version": self.versions[0] if self.versions else None,
             "candidate": self.candidate,
         }
@@ -65,6 +59,7 @@ class PackageType(ResourceType):
     ensures = (PRESENT, ABSENT, LATEST)
     open_ensure = True
     has_unknown_effects = True
+    altered_by = ("versions", "broken")
     properties: Mapping[str, Property] = {}
 
     # ---- at load ----
@@ -134,9 +129,6 @@ class PackageType(ResourceType):
 
     def might_bring_more(self, changes: tuple[Change, ...]) -> bool:
         return changes[0].verb != REMOVE
-
-    def was_altered(self, wanted: Package, before: PackageState, after: PackageState) -> bool:
-        return (before.versions, before.broken) != (after.versions, after.broken)
 
 
 TYPE = PackageType()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State
+from mainstay.converge.contract import Change, Failure, Missing, NamedState, Property, Resource, ResourceType
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, TEXTS
 from mainstay.foundation.text import shorten
 
@@ -48,7 +48,7 @@ class Service(Resource):
     on_refresh: str = RESTART
 
 
-class ServiceState(State):
+class ServiceState(NamedState):
     """The actual state of a unit. `ensure` and `enabled` are the many states of systemd in terms of the manifest."""
 
     ensure: str = STOPPED
@@ -65,19 +65,13 @@ class ServiceState(State):
     # Of a masked unit: the state without its mask. None: not read.
     behind_mask: ServiceState | None = None
 
-    def __init__(self, name: str, provider: str) -> None:
-        self.name = name
-        self.provider = provider
-
     @property
     def masked(self) -> bool:
         return self.enabled_word.startswith("masked")
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "ensure": self.ensure,
-            "name": self.name,
-            "provider": self.provider,
+            **super().as_json(),
             "running": self.ensure == RUNNING,
             "enabled": self.enabled,
             "masked": self.masked,
@@ -92,6 +86,7 @@ class ServiceType(ResourceType):
     resource = Service
     ensures = (RUNNING, STOPPED)
     refreshable = True
+    altered_by = ("ensure", "enabled", "masked")
     properties = {
         "enable": Property(BOOLEAN, "whether it starts at boot; left as it is when not given"),
         "mask": Property(
@@ -226,9 +221,6 @@ class ServiceType(ResourceType):
     def describe(self, wanted: Service, actual: ServiceState, changes: tuple[Change, ...]) -> str:
         text = ", would have ".join(DONE_WORDS[change.verb] for change in changes)
         return f"Would have {text}"
-
-    def was_altered(self, wanted: Service, before: ServiceState, after: ServiceState) -> bool:
-        return (before.ensure, before.enabled, before.masked) != (after.ensure, after.enabled, after.masked)
 
 
 TYPE = ServiceType()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State
+from mainstay.converge.contract import Change, Failure, Missing, NamedState, Property, Resource, ResourceType
 from mainstay.converge.resources.group import (
     ABSENT,
     CREATE,
@@ -88,7 +88,7 @@ class User(Resource):
     locked: bool | None = None
 
 
-class UserState(State):
+class UserState(NamedState):
     """The entry of the user, and what prevents a change."""
 
     uid: int | None = None
@@ -122,15 +122,9 @@ class UserState(State):
     # Whether this process runs as the user.
     is_own: bool = False
 
-    def __init__(self, name: str, provider: str) -> None:
-        self.name = name
-        self.provider = provider
-
     def as_json(self) -> dict[str, Any]:
         return {
-            "ensure": self.ensure,
-            "name": self.name,
-            "provider": self.provider,
+            **super().as_json(),
             "uid": self.uid,
             "gid": self.gid,
             "group": self.group,
@@ -151,6 +145,7 @@ class UserType(ResourceType):
     name = "user"
     resource = User
     ensures = (PRESENT, ABSENT)
+    altered_by = ("uid", "gid", "groups", "home", "shell", "comment", "password_hash", "locked", "home_is_missing")
     example = """- user:
     - shop:
         system: true
@@ -342,10 +337,6 @@ class UserType(ResourceType):
             REMOVE: "removed the user and its home" if wanted.manage_home else "removed the user",
         }
         return "Would have " + ", would have ".join(words[change.verb] for change in changes)
-
-    def was_altered(self, wanted: User, before: UserState, after: UserState) -> bool:
-        keys = ("ensure", "uid", "gid", "groups", "home", "shell", "comment", "password_hash", "locked")
-        return any(getattr(before, key) != getattr(after, key) for key in (*keys, "home_is_missing"))
 
 
 def _group_problem(name: str) -> str | None:
