@@ -28,12 +28,10 @@ def private_draft(path: FilePath, *, durable: bool = False, keep_existing: bool 
     draft = f"{os.fspath(path)}.{os.getpid()}.{os.urandom(4).hex()}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        try:
+        with closing_descriptor(descriptor):
             yield descriptor
             if durable:
                 os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         if keep_existing:
             _link(draft, path)
         else:
@@ -63,12 +61,18 @@ def write_all(descriptor: int, content: bytes) -> None:
         content = content[os.write(descriptor, content) :]
 
 
-def fsync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+@contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    """Closes an open descriptor when the block ends."""
     try:
-        os.fsync(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def fsync_directory(path: str) -> None:
+    with closing_descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
+        os.fsync(descriptor)
 
 
 def remove(path: str) -> None:

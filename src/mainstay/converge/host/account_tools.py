@@ -12,6 +12,7 @@ from mainstay.converge.host.account_databases import GROUP, GSHADOW, PASSWD, SHA
 from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, NotRunnable, find_program
 from mainstay.converge.host.state import Busy
+from mainstay.foundation.private_files import closing_descriptor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,11 +110,9 @@ def _kernel_lock_problem() -> str | None:
     except OSError:
         # Not created yet, or not ours to open: the tool says why.
         return None
-    try:
+    with closing_descriptor(descriptor):
         asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, process = struct.unpack("hhqqi4x", fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-    finally:
-        os.close(descriptor)
     return None if kind == fcntl.F_UNLCK else f"{KERNEL_LOCK} is locked by process {_described(process)}"
 
 
@@ -125,10 +124,8 @@ def _lock_file_problem(path: str) -> str | None:
         return None
     except OSError as error:
         return f"the lock {path} cannot be read ({error.strerror}); if no tool is running, remove it"
-    try:
+    with closing_descriptor(descriptor):
         content = os.read(descriptor, LARGEST_LOCK_BYTES).rstrip(b"\0")
-    finally:
-        os.close(descriptor)
     if not content.isdigit():
         return f"the lock {path} names no process; if no tool such as vipw is running, remove it"
     process = int(content[:10])

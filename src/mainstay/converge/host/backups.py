@@ -7,7 +7,7 @@ import os
 from hashlib import sha256
 
 from mainstay.converge.host.state import file_name
-from mainstay.foundation.private_files import remove, write_all
+from mainstay.foundation.private_files import closing_descriptor, remove, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,17 +43,15 @@ class Backups:
         folder = self.state.directory("backups", "paths", file_name(path))
         content = os.path.join(folder, f"{run_id}.content")
         remove(content)
-        descriptor = os.open(content, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         digest = sha256()
         size = 0
-        try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with closing_descriptor(os.open(content, flags, 0o600)) as descriptor:
             for chunk in chunks:
                 digest.update(chunk)
                 write_all(descriptor, chunk)
                 size += len(chunk)
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         self._share(content, os.path.join(objects, digest.hexdigest()))
         attributes = {
             "path": path,

@@ -9,6 +9,7 @@ import sys
 import time
 
 from mainstay.converge.contract import CommandFailed, Missing, Stopped, TimedOut
+from mainstay.foundation.private_files import closing_descriptor
 from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
@@ -190,15 +191,14 @@ class ChildProcess:
         for descriptor in streams:
             poll.register(descriptor, select.POLLIN | select.POLLHUP)
             self.lines[descriptor] = bytearray()
-        process = os.pidfd_open(child.pid)
-        poll.register(process, select.POLLIN)
         started = time.monotonic()
         deadline = None if self.timeout_seconds is None else started + self.timeout_seconds
         kill_at: float | None = None
         grace_until = 0.0
         output_until: float | None = None
         running = True
-        try:
+        with closing_descriptor(os.pidfd_open(child.pid)) as process:
+            poll.register(process, select.POLLIN)
             while running or streams:
                 now = time.monotonic()
                 if output_until is not None and now >= output_until:
@@ -225,8 +225,6 @@ class ChildProcess:
                         del streams[descriptor]
             if self.ended is not None:
                 self._end_remaining(grace_until)
-        finally:
-            os.close(process)
         for descriptor in self.lines:
             self._report_lines(descriptor, final=True)
 
@@ -288,10 +286,8 @@ def _pipe_with(content: bytes) -> int:
     if len(content) > LARGEST_STDIN_BYTES:
         raise CommandFailed(f"the input of a command is larger than {LARGEST_STDIN_BYTES} bytes")
     reading, writing = os.pipe()
-    try:
+    with closing_descriptor(writing):
         os.write(writing, content)
-    finally:
-        os.close(writing)
     return reading
 
 

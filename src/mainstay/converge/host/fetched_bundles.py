@@ -9,19 +9,18 @@ from urllib.parse import urlsplit
 from mainstay.converge.contract import Failure, StopFlag
 from mainstay.converge.host.bundles import LARGEST_BYTES, unpack, unpacking_directory
 from mainstay.converge.host.downloads import Download, is_private
+from mainstay.converge.host.files import read_all
 from mainstay.converge.host.sources import unpacked_manifest
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.faults import DoesNotLoad, Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from urllib.parse import SplitResult
 
     from mainstay.converge.host.sources import BundleTrust, ManifestText
     from mainstay.converge.host.state import StateDirectory
 
-CHUNK_BYTES = 1024 * 1024
 DIGEST_CHARACTERS = frozenset("0123456789abcdef")
 LONGEST_URL = 4096
 GZIP_MAGIC, ZIP_MAGIC = b"\x1f\x8b", b"PK"
@@ -41,7 +40,8 @@ def open_fetched(url: str, state: StateDirectory, run_id: str, trust: BundleTrus
     with tempfile.TemporaryFile(dir=parent) as file:
         descriptor = file.fileno()
         _fetch(url, name, descriptor, trust)
-        digest = sha256_of_pieces(_pieces(descriptor))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        digest = sha256_of_pieces(read_all(descriptor))
         if digest != expected:
             raise _refused(name, f"its digest is {digest}, expected {expected}; nothing was unpacked")
         magic = os.pread(descriptor, 2, 0)
@@ -112,15 +112,6 @@ def _fetch(url: str, name: str, descriptor: int, trust: BundleTrust) -> None:
         # Its text begins with the URL, which is the file of the fault.
         text = str(failure)
         raise _refused(name, text[len(name) + 2 :] if text.startswith(f"{name}: ") else text) from None
-
-
-def _pieces(descriptor: int) -> Iterator[bytes]:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    while True:
-        piece = os.read(descriptor, CHUNK_BYTES)
-        if not piece:
-            return
-        yield piece
 
 
 def _refused(name: str, reason: str) -> DoesNotLoad:

@@ -12,13 +12,13 @@ import errno
 import os
 import stat as modes
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from mainstay.converge.contract import Failure, Missing
 from mainstay.converge.host.parents import ACCESS_ACL, DEFAULT_ACL, ENTRY_FLAGS, ROOT, LinkRefused, Parents
 from mainstay.converge.host.state import TEMP_PREFIX
 from mainstay.foundation.digests import sha256_of_pieces
-from mainstay.foundation.private_files import write_all
+from mainstay.foundation.private_files import closing_descriptor, write_all
 from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
@@ -119,11 +119,8 @@ class Files:
         return sorted(os.listdir(path))
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        descriptor = os.open(path, READ_FLAGS & ~os.O_NOFOLLOW)
-        try:
-            yield from _read_all(descriptor)
-        finally:
-            os.close(descriptor)
+        with closing_descriptor(os.open(path, READ_FLAGS & ~os.O_NOFOLLOW)) as descriptor:
+            yield from read_all(descriptor)
 
     def read(self, path: str, limit: int) -> bytes | None:
         """Returns the whole content, or None if it is larger than `limit`."""
@@ -139,11 +136,8 @@ class Files:
         directory, _, name = path.rpartition("/")
         place = self._kept.get(directory)
         if place is None:
-            try:
+            with errors_at(path):
                 place = self._parents.reach(directory)
-            except OSError as error:
-                error.filename = path
-                raise
         return place, name or "."
 
     def forget_directories(self) -> None:
@@ -165,11 +159,8 @@ class Files:
         return place.below(name)
 
     def _find(self, path: str, *, trusting: bool) -> tuple[Place, str]:
-        try:
+        with errors_at(path):
             return self._walker().find(path, trusting=trusting)
-        except OSError as error:
-            error.filename = path
-            raise
 
     # ---- reading managed paths ----
     def lstat(self, path: str) -> Any:
@@ -184,32 +175,18 @@ class Files:
 
     def readlink(self, path: str) -> str:
         place, name = self._at(path)
-        try:
+        with errors_at(path):
             return os.readlink(name, dir_fd=place.handle)
-        except OSError as error:
-            error.filename = path
-            raise
 
     def names_in(self, path: str) -> list[str]:
         """Returns the sorted names in a directory, which must not be a link."""
         place, name = self._at(path)
-        try:
-            descriptor = os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)
-        except OSError as error:
-            error.filename = path
-            raise
-        try:
+        with errors_at(path), closing_descriptor(os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)) as descriptor:
             return sorted(os.listdir(descriptor))
-        finally:
-            os.close(descriptor)
 
     def content_chunks(self, path: str) -> Iterator[bytes]:
-        descriptor = self._open(path)
-        try:
-            while chunk := os.read(descriptor, LOOK_BYTES):
-                yield chunk
-        finally:
-            os.close(descriptor)
+        with closing_descriptor(self._open(path)) as descriptor:
+            yield from read_all(descriptor)
 
     def content(self, path: str, limit: int) -> bytes | None:
         """Returns the whole content of a file, or None if it is larger than `limit`."""
@@ -217,14 +194,11 @@ class Files:
 
     def read_whole(self, path: str, limit: int) -> tuple[Any, bytes]:
         """Returns status and content of one regular file; raises `Failure` if it is something else, or too large."""
-        descriptor = self._open(path)
-        try:
+        with closing_descriptor(self._open(path)) as descriptor:
             found = os.fstat(descriptor)
             if not modes.S_ISREG(found.st_mode):
                 raise _was_replaced(path)
-            content = _join(_read_all(descriptor), limit)
-        finally:
-            os.close(descriptor)
+            content = _join(read_all(descriptor), limit)
         return found, require_size(content, path, limit)
 
     def identity_of(self, found: Any) -> Any:
@@ -233,6 +207,7 @@ class Files:
 
     def _open(self, path: str) -> int:
         place, name = self._at(path)
+        # As `errors_at`, written out: every stable file is opened here.
         try:
             return os.open(name, READ_FLAGS, dir_fd=place.handle)
         except OSError as error:
@@ -352,15 +327,12 @@ class Files:
         """Keeps a copy of a file that is about to be replaced or removed."""
         from mainstay.converge.host.backups import Backups
 
-        descriptor = self._open(path)
-        try:
+        with closing_descriptor(self._open(path)) as descriptor:
             # Content and attributes of one file, also if another one has its name now.
             now = os.fstat(descriptor)
             if not _is_same_file(now, found):
                 raise _was_replaced(path)
-            Backups(self.state).keep(path, self.run_id, now, _read_all(descriptor))
-        finally:
-            os.close(descriptor)
+            Backups(self.state).keep(path, self.run_id, now, read_all(descriptor))
 
     def replace(
         self,
@@ -383,7 +355,8 @@ class Files:
         before: Any = None
         descriptor = self._open_temp(temp, place, path)
         try:
-            try:
+            # Closed before the rename: a program that is open for writing cannot be started.
+            with closing_descriptor(descriptor):
                 self._drop_inherited_lists(descriptor, place, uid)
                 if source is not None:
                     before = self._copy_source(source, descriptor)
@@ -392,8 +365,7 @@ class Files:
                 if old is not None:
                     self._keep_attributes(place, name, descriptor, uid)
                 found = os.fstat(descriptor)
-                if found.st_uid != uid or found.st_gid != gid:
-                    self._give_away(descriptor, path, uid, gid)
+                give_away(descriptor, found, uid, gid, path)
                 if validate is not None:
                     self._validate(validate, place, f"{directory}/{temp}", descriptor)
                 # Other than 0600 if the umask removed bits or the kept access list added some.
@@ -401,9 +373,6 @@ class Files:
                     os.fchmod(descriptor, mode)
                 if old is not None:
                     os.fsync(descriptor)
-            finally:
-                # Before the rename: a program that is open for writing cannot be started.
-                os.close(descriptor)
             if about_to_replace is not None:
                 about_to_replace()
             try:
@@ -436,7 +405,7 @@ class Files:
         changes_owner = old.st_uid != uid or old.st_gid != gid
         place, name = self._at(path)
         descriptor, target = self._open_for_attributes(place, name)
-        try:
+        with errors_at(path), closing_descriptor(descriptor):
             now = os.fstat(descriptor)
             if not _is_same_file(now, old):
                 # The path may be a hard link to another file now, to which the decision does not apply.
@@ -452,11 +421,6 @@ class Files:
                 os.chown(target, uid, gid)
             if changes_owner or modes.S_IMODE(old.st_mode) != wanted_mode:
                 os.chmod(target, wanted_mode)
-        except OSError as error:
-            error.filename = path
-            raise
-        finally:
-            os.close(descriptor)
         self._touched(path, place, is_new=True)
         if modes.S_ISDIR(old.st_mode):
             # It may be safe or unsafe now.
@@ -464,14 +428,11 @@ class Files:
 
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
         place, name = self._at(path)
-        try:
+        with errors_at(path):
             os.mkdir(name, 0o700, dir_fd=place.handle)
             # By descriptor: a user with write access to the parent could replace the path by a link.
             descriptor = _open_new_directory(name, place)
-        except OSError as error:
-            error.filename = path
-            raise
-        try:
+        with closing_descriptor(descriptor):
             found = os.fstat(descriptor)
             if place.is_shared and (found.st_uid != self.effective_uid or os.listdir(descriptor)):
                 # Another directory took its place; an empty one of ours is as good as the new one.
@@ -482,8 +443,6 @@ class Files:
             # The group that the parent passes on stays, unless the mode says which special bits are wanted.
             inherited = 0 if mode & modes.S_ISVTX else found.st_mode & modes.S_ISGID
             os.fchmod(descriptor, mode | inherited)
-        finally:
-            os.close(descriptor)
         self._touched(path, place, is_new=True)
 
     def hidden_path(self, path: str) -> str:
@@ -496,15 +455,10 @@ class Files:
         """Renames a directory that was built at a hidden path. The path must be free."""
         place, name = self._at(path)
         built = os.path.basename(hidden)
-        try:
+        with errors_at(path):
             before = os.lstat(built, dir_fd=place.handle)
             os.rename(built, name, src_dir_fd=place.handle, dst_dir_fd=place.handle)
-            is_same = _is_same_file(os.lstat(name, dir_fd=place.handle), before)
-        except OSError as error:
-            error.filename, error.filename2 = path, None
-            raise
-        if not is_same:
-            raise _was_replaced(path)
+            _require_placed(before, name, place, path)
         self.forget_directories()
 
         def moved(each: str) -> str:
@@ -533,7 +487,7 @@ class Files:
 
     def checksum_of_open(self, descriptor: int) -> str:
         os.lseek(descriptor, 0, os.SEEK_SET)
-        found = sha256_of_pieces(_read_all(descriptor))
+        found = sha256_of_pieces(read_all(descriptor))
         os.lseek(descriptor, 0, os.SEEK_SET)
         return found
 
@@ -570,16 +524,8 @@ class Files:
         """Removes a hidden directory with its content, if it can be removed."""
         altered = self.altered
         with suppress(OSError, Failure):
-            top = os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)
-            try:
-                mount = _mount_of(top)
-                for _ in range(MOST_PASSES):
-                    for entry in os.listdir(top):
-                        self._remove_below(top, entry, mount, top, 0)
-                    if not os.listdir(top):
-                        break
-            finally:
-                os.close(top)
+            with closing_descriptor(os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)) as top:
+                self._empty(top)
             os.rmdir(name, dir_fd=place.handle)
         self.altered = altered
 
@@ -604,31 +550,22 @@ class Files:
     def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
         """Sets the owner of the link itself; -1 leaves user or group as it is."""
         place, name = self._at(path)
-        handle = os.open(name, ENTRY_FLAGS, dir_fd=place.handle)
-        try:
+        with closing_descriptor(os.open(name, ENTRY_FLAGS, dir_fd=place.handle)) as handle, errors_at(path):
             found = os.fstat(handle)
             if not modes.S_ISLNK(found.st_mode):
                 raise _was_replaced(path)
             refuse_hard_links(path, found, is_shared=place.is_shared)
             os.chown(f"/proc/self/fd/{handle}", uid, gid)
-        except OSError as error:
-            error.filename = path
-            raise
-        finally:
-            os.close(handle)
 
     def remove(self, path: str) -> None:
         """Removes a file, a link (itself) or an empty directory."""
         place, name = self._at(path)
-        try:
+        with errors_at(path):
             mode = os.lstat(name, dir_fd=place.handle).st_mode
             if modes.S_ISDIR(mode):
                 os.rmdir(name, dir_fd=place.handle)
             else:
                 os.unlink(name, dir_fd=place.handle)
-        except OSError as error:
-            error.filename = path
-            raise
         self._touched(path, place, is_new=False)
         if not modes.S_ISREG(mode):
             self.forget_directories()
@@ -636,20 +573,21 @@ class Files:
     def remove_tree(self, path: str) -> None:
         """Removes a directory and its content, never through links. `check_removable` was called before."""
         place, name = self._at(path)
-        top = os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)
-        self.forget_directories()
-        try:
-            mount = _mount_of(top)
-            # Directories that are too deep are moved up to here, so more than one pass may be needed.
-            for _ in range(MOST_PASSES):
-                for entry in os.listdir(top):
-                    self._remove_below(top, entry, mount, top, 0)
-                if not os.listdir(top):
-                    break
-        finally:
-            os.close(top)
+        with closing_descriptor(os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)) as top:
+            self.forget_directories()
+            self._empty(top)
         os.rmdir(name, dir_fd=place.handle)
         self._touched(path, place, is_new=False)
+
+    def _empty(self, top: int) -> None:
+        """Removes the content of an open directory."""
+        mount = _mount_of(top)
+        # Directories that are too deep are moved up to here, so more than one pass may be needed.
+        for _ in range(MOST_PASSES):
+            for entry in os.listdir(top):
+                self._remove_below(top, entry, mount, top, 0)
+            if not os.listdir(top):
+                break
 
     def _remove_below(self, parent: int, name: str, mount: tuple[int, bytes], top: int, depth: int) -> None:
         found = os.lstat(name, dir_fd=parent)
@@ -661,15 +599,12 @@ class Files:
             os.rename(name, f"{TEMP_PREFIX}{self.run_id}-{found.st_ino}", src_dir_fd=parent, dst_dir_fd=top)
             self.altered += 1
             return
-        directory = os.open(name, DIRECTORY_FLAGS, dir_fd=parent)
-        try:
+        with closing_descriptor(os.open(name, DIRECTORY_FLAGS, dir_fd=parent)) as directory:
             # Of the open directory: another user may have moved a mounted one here since `check_removable`.
             if _mount_of(directory) != mount:
                 raise Failure(f"{name} is on another file system; nothing is removed across a mount point")
             for child in os.listdir(directory):
                 self._remove_below(directory, child, mount, top, depth + 1)
-        finally:
-            os.close(directory)
         os.rmdir(name, dir_fd=parent)
         self.altered += 1
 
@@ -722,10 +657,8 @@ class Files:
             # It cannot be opened, or another user moved it: it may be anywhere.
             os.sync()
             return
-        try:
+        with closing_descriptor(descriptor):
             sync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _touched(self, path: str, place: Place, *, is_new: bool) -> None:
         self.altered += 1
@@ -761,16 +694,13 @@ class Files:
 
     def _copy_source(self, source: str, descriptor: int) -> Any:
         """Copies a file; returns the status that the source had before it was read."""
-        incoming = self._open(source)
-        try:
+        with closing_descriptor(self._open(source)) as incoming:
             before = os.fstat(incoming)
             if not modes.S_ISREG(before.st_mode):
                 raise Failure(f"source {source} is not a regular file")
             self.refuse_linked_source(source, before)
             _copy(incoming, descriptor)
             return before
-        finally:
-            os.close(incoming)
 
     def _validate(self, validate: Callable[[str], None], place: Place, path: str, descriptor: int) -> None:
         if place.unsafe is None and not place.is_shared:
@@ -778,14 +708,8 @@ class Files:
             return
         # Another user may replace the temporary file while the command runs.
         os.lseek(descriptor, 0, os.SEEK_SET)
-        with self.state.scratch_file(self.run_id, _read_all(descriptor)) as copy:
+        with self.state.scratch_file(self.run_id, read_all(descriptor)) as copy:
             validate(copy)
-
-    def _give_away(self, descriptor: int, path: str, uid: int, gid: int) -> None:
-        try:
-            os.fchown(descriptor, uid, gid)
-        except PermissionError:
-            raise Failure(cannot_give_away(path)) from None
 
     def _drop_inherited_lists(self, descriptor: int, place: Place, uid: int) -> None:
         """Removes what a new entry inherits from the directory of a stranger, who could read it by such a list."""
@@ -824,39 +748,29 @@ class Files:
         self, path: str, place: Place, temp: str, written: Any, *, uid: int, gid: int, mode: int
     ) -> None:
         name = os.path.basename(path)
-        descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.handle)
-        try:
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with closing_descriptor(os.open(name, flags, dir_fd=place.handle)) as descriptor:
             old = os.fstat(descriptor)
             if not modes.S_ISREG(old.st_mode):
                 raise _was_replaced(path)
             refuse_hard_links(path, old, is_shared=place.is_shared)
-            self._overwrite(descriptor, old, self._open_again(temp, place, written, path), mode)
+            with closing_descriptor(os.open(temp, READ_FLAGS, dir_fd=place.handle)) as incoming:
+                if not _is_same_file(os.fstat(incoming), written):
+                    raise _was_replaced(path)
+                self._overwrite(descriptor, old, incoming, mode)
             if old.st_uid != uid or old.st_gid != gid:
                 os.fchown(descriptor, uid, gid)
             os.fchmod(descriptor, mode)
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def _open_again(self, temp: str, place: Place, written: Any, path: str) -> int:
-        """Opens the temporary file; raises `Failure` if another file has its name now."""
-        incoming = os.open(temp, READ_FLAGS, dir_fd=place.handle)
-        if not _is_same_file(os.fstat(incoming), written):
-            os.close(incoming)
-            raise _was_replaced(path)
-        return incoming
 
     def _overwrite(self, descriptor: int, old: Any, incoming: int, mode: int) -> None:
-        try:
-            size = os.fstat(incoming).st_size
-            if size > old.st_size:
-                # Allocate space first: on a full disk the old content stays whole.
-                os.posix_fallocate(descriptor, old.st_size, size - old.st_size)
-            os.fchmod(descriptor, modes.S_IMODE(old.st_mode) & mode)
-            _copy(incoming, descriptor)
-            os.ftruncate(descriptor, size)
-        finally:
-            os.close(incoming)
+        size = os.fstat(incoming).st_size
+        if size > old.st_size:
+            # Allocate space first: on a full disk the old content stays whole.
+            os.posix_fallocate(descriptor, old.st_size, size - old.st_size)
+        os.fchmod(descriptor, modes.S_IMODE(old.st_mode) & mode)
+        _copy(incoming, descriptor)
+        os.ftruncate(descriptor, size)
 
     def _open_for_attributes(self, place: Place, name: str) -> tuple[int, int | str]:
         """Returns a descriptor of an entry, and what calls for attributes take: a file may not be readable."""
@@ -880,22 +794,13 @@ class StagedFile(Struct):
     def put_in_place(self, *, uid: int, gid: int, mode: int) -> None:
         """Gives the complete file its path; a file there is replaced."""
         found = os.fstat(self.descriptor)
-        if found.st_uid != uid or found.st_gid != gid:
-            try:
-                os.fchown(self.descriptor, uid, gid)
-            except PermissionError:
-                raise Failure(cannot_give_away(self._path)) from None
+        give_away(self.descriptor, found, uid, gid, self._path)
         os.fchmod(self.descriptor, mode)
         os.fsync(self.descriptor)
         name = os.path.basename(self._path)
-        try:
+        with errors_at(self._path):
             os.rename(self._temp, name, src_dir_fd=self._place.handle, dst_dir_fd=self._place.handle)
-            is_same = _is_same_file(os.lstat(name, dir_fd=self._place.handle), found)
-        except OSError as error:
-            error.filename, error.filename2 = self._path, None
-            raise
-        if not is_same:
-            raise _was_replaced(self._path)
+            _require_placed(found, name, self._place, self._path)
         self._files.note_placed(self._path, self._place)
 
     def close(self) -> None:
@@ -944,7 +849,7 @@ class StagedDirectory(Struct):
         """Gives one entry its path; what is there is replaced, and removed with the hidden directory."""
         path = f"{self._parent.rstrip('/')}/{name}"
         target = self._place.handle
-        try:
+        with errors_at(path):
             found = os.lstat(name, dir_fd=self.descriptor)
             try:
                 os.lstat(name, dir_fd=target)
@@ -953,12 +858,7 @@ class StagedDirectory(Struct):
             else:
                 self._files.check_removable(path)
                 self._exchange(name)
-            is_same = _is_same_file(os.lstat(name, dir_fd=target), found)
-        except OSError as error:
-            error.filename, error.filename2 = path, None
-            raise
-        if not is_same:
-            raise _was_replaced(path)
+            _require_placed(found, name, self._place, path)
         self._files.note_placed(path, self._place)
 
     def _exchange(self, name: str) -> None:
@@ -982,6 +882,31 @@ class StagedDirectory(Struct):
         """Removes the directory with what is left in it."""
         os.close(self.descriptor)
         self._files.remove_staged(self._temp, self._place)
+
+
+@contextmanager
+def errors_at(path: str) -> Iterator[None]:
+    """Errors of calls that take a descriptor and a name get the whole path, for messages."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = path, None
+        raise
+
+
+def give_away(descriptor: int, found: Any, uid: int, gid: int, shown: str) -> None:
+    """Sets the owner of an open file with the status `found`; raises `Failure` without permission."""
+    if found.st_uid != uid or found.st_gid != gid:
+        try:
+            os.fchown(descriptor, uid, gid)
+        except PermissionError:
+            raise Failure(cannot_give_away(shown)) from None
+
+
+def _require_placed(found: Any, name: str, place: Place, path: str) -> None:
+    """Raises `Failure` if the entry in a directory is not the one with the status `found`, which was put there."""
+    if not _is_same_file(os.lstat(name, dir_fd=place.handle), found):
+        raise _was_replaced(path)
 
 
 def require_size(content: bytes | None, path: str, limit: int) -> bytes:
@@ -1095,12 +1020,9 @@ def _open_new_directory(name: str, parent: Place) -> int:
         return os.open(name, DIRECTORY_FLAGS, dir_fd=parent.handle)
     except PermissionError:
         # The umask removed the permissions of the owner.
-        handle = os.open(name, ENTRY_FLAGS | os.O_DIRECTORY, dir_fd=parent.handle)
-        try:
+        with closing_descriptor(os.open(name, ENTRY_FLAGS | os.O_DIRECTORY, dir_fd=parent.handle)) as handle:
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
             return os.open(f"/proc/self/fd/{handle}", DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
-        finally:
-            os.close(handle)
 
 
 def _mount_of(descriptor: int) -> tuple[int, bytes]:
@@ -1111,7 +1033,7 @@ def _mount_of(descriptor: int) -> tuple[int, bytes]:
     return os.fstat(descriptor).st_dev, number
 
 
-def _read_all(descriptor: int) -> Iterator[bytes]:
+def read_all(descriptor: int) -> Iterator[bytes]:
     while chunk := os.read(descriptor, LOOK_BYTES):
         yield chunk
 

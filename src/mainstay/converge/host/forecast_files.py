@@ -16,6 +16,7 @@ from mainstay.converge.host.files import (
     Files,
     cannot_give_away,
     cannot_write_in,
+    errors_at,
     refuse_hard_links,
     require_size,
 )
@@ -76,7 +77,6 @@ class ForecastFiles(Files):
         self.entries: dict[str, ForecastEntry] = {}
         # Directory → names in it that have an entry, at or below them.
         self._names: dict[str, set[str]] = {}
-        self._own_gid = os.getegid()
         self._forecast_walk = ForecastWalk(self)
         # Directories (with a final slash) whose files a program would have given away: uid and gid, before and after.
         self._new_owners: list[tuple[str, tuple[int, int], tuple[int, int]]] = []
@@ -130,7 +130,7 @@ class ForecastFiles(Files):
         if self.effective_uid not in (0, old.st_uid):
             raise Failure(f"no permission to change {path}: it belongs to another user")
         if (old.st_uid, old.st_gid) != (uid, gid):
-            self._refuse_foreign(path, uid, gid if old.st_gid != gid else self._own_gid)
+            self._refuse_foreign(path, uid, gid if old.st_gid != gid else self.effective_gid)
         place = self._walker().reach(os.path.dirname(path))
         refuse_hard_links(path, old, is_shared=place.is_shared)
         kind = modes.S_IFMT(old.st_mode)
@@ -176,7 +176,7 @@ class ForecastFiles(Files):
         self._refuse_without_permission(path)
         # A new link belongs to the user of this process.
         self._put(
-            path, ForecastEntry(modes.S_IFLNK, uid=self.effective_uid, gid=self._own_gid, mode=0o777, target=target)
+            path, ForecastEntry(modes.S_IFLNK, uid=self.effective_uid, gid=self.effective_gid, mode=0o777, target=target)
         )
 
     def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
@@ -221,7 +221,7 @@ class ForecastFiles(Files):
             return
         if uid not in (-1, self.effective_uid):
             raise Failure(cannot_give_away(path))
-        if gid not in (-1, self._own_gid, *os.getgroups()):
+        if gid not in (-1, self.effective_gid, *os.getgroups()):
             raise Failure(f"no permission to give {path} to a group this user is not in")
 
     def _put(self, path: str, entry: ForecastEntry) -> None:
@@ -348,7 +348,7 @@ class ForecastFiles(Files):
         if entry is None:
             return super().content_chunks(key)
         if entry is GONE:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+            raise _not_found(key)
         return self._chunks_of(entry)
 
     def _chunks_of(self, entry: ForecastEntry) -> Iterator[bytes]:
@@ -360,17 +360,14 @@ class ForecastFiles(Files):
             yield content[start : start + CHUNK_BYTES]
 
     def _look(self, key: str, path: str) -> Any:
-        try:
+        with errors_at(path):
             return self.look(key)
-        except OSError as error:
-            error.filename = path
-            raise
 
     def look(self, key: str) -> Any:
         """Returns the status of a path without links: forecast or real."""
         entry = self.entries.get(key)
         if entry is GONE:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+            raise _not_found(key)
         if entry is not None:
             return entry
         above = key
@@ -382,7 +379,7 @@ class ForecastFiles(Files):
             if entry is not GONE and not modes.S_ISDIR(entry.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), key)
             if entry is GONE or entry.is_new:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+                raise _not_found(key)
         found = os.lstat(key)
         for directory, uids, gids in self._new_owners:
             if f"{key}/".startswith(directory):
@@ -392,11 +389,8 @@ class ForecastFiles(Files):
     def _key(self, path: str) -> str:
         """Returns the path with the links of its directory followed, but not a link at the path itself."""
         directory, _, name = path.rpartition("/")
-        try:
+        with errors_at(path):
             return self._forecast_walk.reach(directory).below(name or ".")
-        except OSError as error:
-            error.filename = path
-            raise
 
     def _resolved(self, path: str, *, follows_last: bool = True) -> str:
         """Returns the path with all links followed as the kernel does, forecast links included."""
@@ -406,6 +400,10 @@ class ForecastFiles(Files):
             return place.below(rest)
         place, rest = self._forecast_walk.find(f"{directory}/.", trusting=True)
         return f"{place.below(rest).rstrip('/')}/{name}"
+
+
+def _not_found(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def _given_away(found: Any, uids: tuple[int, int], gids: tuple[int, int]) -> tuple[int, int]:

@@ -9,21 +9,20 @@ from __future__ import annotations
 import os
 import stat as modes
 
+from mainstay.converge.host.files import DIRECTORY_FLAGS, READ_FLAGS, read_all
 from mainstay.foundation.digests import sha256_of, sha256_of_pieces
+from mainstay.foundation.private_files import closing_descriptor
 from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
 FILE, DIRECTORY, LINK, OTHER, NONE = "file", "directory", "link", "other", "none"
 KINDS = {modes.S_IFREG: FILE, modes.S_IFDIR: DIRECTORY, modes.S_IFLNK: LINK}
 ADDED, CHANGED, REMOVED = "added", "changed", "removed"
-DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 OPAQUE = "trusted.overlay.opaque"
-CHUNK_BYTES = 1024 * 1024
 LARGEST_KEPT_BYTES = 64 * 1024
 MOST_ENTRIES = 200_000
 # Written by systemd and by tools that manage accounts, whatever a manifest says.
@@ -87,7 +86,7 @@ def read_layer(place: str) -> dict[str, LayerEntry]:
     try:
         while pending:
             folder, descriptor = pending.pop()
-            try:
+            with closing_descriptor(descriptor):
                 for name in os.listdir(descriptor):
                     path = f"{folder}/{name}"
                     if f"{path}/".startswith(LEFT_OUT) or path in LEFT_OUT:
@@ -100,8 +99,6 @@ def read_layer(place: str) -> dict[str, LayerEntry]:
                         raise TooManyEntries(f"more than {MOST_ENTRIES} paths changed")
                     if entry.kind == DIRECTORY:
                         pending.append((path, os.open(name, DIRECTORY_FLAGS, dir_fd=descriptor)))
-            finally:
-                os.close(descriptor)
     except BaseException:
         for _, descriptor in pending:
             os.close(descriptor)
@@ -115,12 +112,9 @@ def _read_entry(name: str, folder: int) -> LayerEntry | None:
         if entry.kind == LINK:
             entry.target = os.readlink(name, dir_fd=folder)
         elif entry.kind in (FILE, DIRECTORY):
-            flags = FILE_FLAGS if entry.kind == FILE else DIRECTORY_FLAGS
-            descriptor = os.open(name, flags, dir_fd=folder)
-            try:
+            flags = READ_FLAGS if entry.kind == FILE else DIRECTORY_FLAGS
+            with closing_descriptor(os.open(name, flags, dir_fd=folder)) as descriptor:
                 _complete(entry, descriptor)
-            finally:
-                os.close(descriptor)
     except FileNotFoundError:
         # Removed by a process that is still running.
         return None
@@ -137,15 +131,7 @@ def _complete(entry: LayerEntry, descriptor: int) -> None:
         entry.content = os.read(descriptor, LARGEST_KEPT_BYTES)
         entry.digest = sha256_of(entry.content)
     else:
-        entry.digest = sha256_of_pieces(_pieces(descriptor))
-
-
-def _pieces(descriptor: int) -> Iterator[bytes]:
-    while True:
-        piece = os.read(descriptor, CHUNK_BYTES)
-        if not piece:
-            return
-        yield piece
+        entry.digest = sha256_of_pieces(read_all(descriptor))
 
 
 def find_changes(before: Mapping[str, LayerEntry], after: Mapping[str, LayerEntry]) -> list[TreeChange]:
@@ -187,15 +173,10 @@ def _lower_entry(path: str, layer: Mapping[str, LayerEntry]) -> LayerEntry | Non
             return None
         above = above.rpartition("/")[0]
     try:
-        folder = os.open(parent or "/", DIRECTORY_FLAGS)
+        with closing_descriptor(os.open(parent or "/", DIRECTORY_FLAGS)) as folder:
+            if os.fstat(folder).st_dev != os.stat("/").st_dev:
+                # Another file system is mounted there, which is no part of the lower layer.
+                return None
+            return _read_entry(path.rpartition("/")[2], folder)
     except OSError:
         return None
-    try:
-        if os.fstat(folder).st_dev != os.stat("/").st_dev:
-            # Another file system is mounted there, which is no part of the lower layer.
-            return None
-        return _read_entry(path.rpartition("/")[2], folder)
-    except OSError:
-        return None
-    finally:
-        os.close(folder)

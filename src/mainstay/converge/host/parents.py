@@ -12,6 +12,7 @@ import stat as modes
 from abc import ABC, abstractmethod
 
 from mainstay.converge.contract import Failure
+from mainstay.foundation.private_files import closing_descriptor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,11 +242,9 @@ class Parents(Walk):
         return handle, os.fstat(handle)
 
     def read_link(self, handle: int) -> str:
-        try:
+        with closing_descriptor(handle):
             # Of the link that was opened, also if another entry has its name now.
             return os.readlink("", dir_fd=handle)
-        finally:
-            os.close(handle)
 
     def close(self, handle: int) -> None:
         os.close(handle)

@@ -13,7 +13,7 @@ import os
 import time
 from contextlib import contextmanager
 
-from mainstay.foundation.private_files import fsync_directory, write_all, write_private_file
+from mainstay.foundation.private_files import closing_descriptor, fsync_directory, write_all, write_private_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ class SecretFiles:
         """Opens the file with an exclusive lock; opens it again if another run has just replaced it."""
         while True:
             is_new = not os.path.exists(self._path)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            with closing_descriptor(os.open(self._path, flags, 0o600)) as descriptor:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if not _is_same_file(descriptor, self._path):
                     continue
@@ -142,8 +142,6 @@ class SecretFiles:
                     fsync_directory(os.path.dirname(self._path))
                 yield descriptor
                 return
-            finally:
-                os.close(descriptor)
 
 
 def _status(descriptor: int) -> tuple[int, int, int]:

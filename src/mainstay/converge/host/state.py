@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager
 
 from mainstay.converge.contract import Stopped
-from mainstay.foundation.private_files import fsync_directory, remove, write_all, write_private_file
+from mainstay.foundation.private_files import closing_descriptor, fsync_directory, remove, write_all, write_private_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,11 +164,9 @@ class StateDirectory:
         path = os.path.join(directory, f"{run_id}-{os.getpid()}")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            try:
+            with closing_descriptor(descriptor):
                 for chunk in chunks:
                     write_all(descriptor, chunk)
-            finally:
-                os.close(descriptor)
             yield path
         finally:
             remove(path)
@@ -297,12 +295,9 @@ def _is_own_stream(path: str, user: int) -> bool:
 
 def _write_through(path: str, pieces: Iterable[bytes]) -> None:
     """Writes to an existing path, such as /dev/stdout."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
+    with closing_descriptor(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)) as descriptor:
         for piece in pieces:
             write_all(descriptor, piece)
-    finally:
-        os.close(descriptor)
 
 
 def new_run_id() -> str:

@@ -13,8 +13,8 @@ import zipfile
 from contextlib import contextmanager
 
 from mainstay.converge.contract import Failure, Stopped, TimedOut
-from mainstay.converge.host.files import DIRECTORY_FLAGS, cannot_give_away
-from mainstay.foundation.private_files import write_all
+from mainstay.converge.host.files import DIRECTORY_FLAGS, give_away
+from mainstay.foundation.private_files import closing_descriptor, write_all
 from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import shorten
 
@@ -207,17 +207,13 @@ def _tar_entries(stream: _Forward) -> Iterator[_Entry]:
         for member in archive:
             # The library keeps every header, which no one needs again.
             archive.members = []  # type: ignore[attr-defined]
-            kind = (
-                DIRECTORY
-                if member.isdir()
-                else FILE
-                if member.isreg()
-                else LINK
-                if member.issym()
-                else HARD_LINK
-                if member.islnk()
-                else None
+            kinds = (
+                (member.isdir(), DIRECTORY),
+                (member.isreg(), FILE),
+                (member.issym(), LINK),
+                (member.islnk(), HARD_LINK),
             )
+            kind = next((kind for is_kind, kind in kinds if is_kind), None)
             if kind is None:
                 raise Failure(f"{shorten(member.name)!r} in the archive is a device or a fifo; refused")
             content: Any = archive.extractfile(member) if kind == FILE else None
@@ -292,8 +288,7 @@ class _Writer:
         content = entry.content
         counts = isinstance(content, _Plain)
         stream = content.content if isinstance(content, _Plain) else content
-        descriptor = os.open(name, NEW_FILE, 0o600, dir_fd=directory)
-        try:
+        with closing_descriptor(os.open(name, NEW_FILE, 0o600, dir_fd=directory)) as descriptor:
             while chunk := stream.read(CHUNK_BYTES):
                 if counts:
                     self._budget.take_bytes(len(chunk))
@@ -302,8 +297,6 @@ class _Writer:
             os.fchmod(descriptor, entry.mode)
             if 0 < entry.mtime < 2**40:
                 os.utime(descriptor, (entry.mtime, entry.mtime))
-        finally:
-            os.close(descriptor)
 
     def _link(self, directory: int, name: str, entry: _Entry, strip: int) -> None:
         target = _names_of(entry.target)[strip:]
@@ -378,23 +371,14 @@ class _Writer:
             os.close(opened)
 
     def _give(self, descriptor: int, shown: str) -> None:
-        found = os.fstat(descriptor)
-        if (found.st_uid, found.st_gid) == (self._uid, self._gid):
-            return
-        try:
-            os.fchown(descriptor, self._uid, self._gid)
-        except PermissionError:
-            raise Failure(cannot_give_away(shorten(shown))) from None
+        give_away(descriptor, os.fstat(descriptor), self._uid, self._gid, shorten(shown))
 
     def finish(self) -> None:
         for names in sorted(self._directories, reverse=True):
             parent = self._open_parent(list(names[:-1]))
-            descriptor = _open_directory(names[-1], parent, "/".join(names))
-            try:
+            with closing_descriptor(_open_directory(names[-1], parent, "/".join(names))) as descriptor:
                 self._give(descriptor, "/".join(names))
                 os.fchmod(descriptor, self._directories[names])
-            finally:
-                os.close(descriptor)
 
     def close(self) -> None:
         if self._parent is not None:
