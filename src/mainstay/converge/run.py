@@ -5,6 +5,8 @@ This is the library interface; the command line and the agent call `run` and `lo
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
 from mainstay.converge.contract import NEW_SECRET, Failure, Missing, StopFlag
@@ -37,7 +39,7 @@ from mainstay.foundation.yaml.scalars import TOO_MANY_DIGITS, overlong_numbers, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from mainstay.converge.contract import HealthCheckKind, Provider, Resource, ResourceType, State
@@ -243,10 +245,17 @@ def _health_check_kinds() -> Mapping[str, HealthCheckKind]:
 
 def load(request: RunRequest) -> tuple[Session, Manifest]:
     """Loads a manifest and checks it as far as possible without a run; raises `DoesNotLoad`."""
+    with _loaded(request) as (session, manifest, _):
+        return session, manifest
+
+
+@contextmanager
+def _loaded(request: RunRequest) -> Iterator[tuple[Session, Manifest, ManifestText]]:
+    """Loads a manifest. A bundle is unpacked until the block ends."""
     session = Session(request)
     text = _open_text(session)
     try:
-        return session, _resolve_text(session, text)
+        yield session, _resolve_text(session, text), text
     finally:
         text.close()
 
@@ -264,27 +273,17 @@ def inspect(request: RunRequest) -> Inspection:
     """Loads a manifest like `load`, and looks for warnings while the files of a bundle are unpacked."""
     from mainstay.converge.manifest.manifest_warnings import find_warnings
 
-    session = Session(request)
-    text = _open_text(session)
-    try:
-        manifest = _resolve_text(session, text)
-        return Inspection(
-            manifest, find_warnings(manifest, _surroundings(session)), _unused_settings(session, manifest)
-        )
-    finally:
-        text.close()
+    with _loaded(request) as (session, manifest, _):
+        warnings = find_warnings(manifest, _surroundings(session))
+        return Inspection(manifest, warnings, _unused_settings(session, manifest))
 
 
 def missing_files(request: RunRequest) -> list[Fault]:
     """Loads a manifest like `load`, and returns the files that it names beside it and that do not exist."""
     from mainstay.converge.manifest.manifest_warnings import find_missing_files
 
-    session = Session(request)
-    text = _open_text(session)
-    try:
-        return find_missing_files(_resolve_text(session, text), _surroundings(session))
-    finally:
-        text.close()
+    with _loaded(request) as (session, manifest, _):
+        return find_missing_files(manifest, _surroundings(session))
 
 
 def _surroundings(session: Session) -> Surroundings:
@@ -321,16 +320,11 @@ def _unused_settings(session: Session, manifest: Manifest) -> Mapping[str, str]:
 
 def run(request: RunRequest) -> tuple[Session, Report]:
     """Runs a manifest. Raises `DoesNotLoad` or `Locked` before anything is changed."""
-    session = Session(request)
-    text = _open_text(session)
-    try:
-        manifest = _resolve_text(session, text)
+    with _loaded(request) as (session, manifest, text):
         unused = _unused_settings(session, manifest)
         report = _apply_loaded(session, manifest, request.identity or text.identity)
         report.warnings += unused.values()
         return session, report
-    finally:
-        text.close()
 
 
 def _open_text(session: Session) -> ManifestText:
