@@ -428,26 +428,19 @@ class Run:
         self, event: Event, changes: tuple[Change, ...], resource_type: ResourceType, provider: Provider
     ) -> None:
         resource, before = event.resource, event.state
-        failures = []
-        possible: list[Change] = []
+        made = changes
+        failures: Sequence[Failure] = ()
         try:
-            if self._is_forecast_together(event, changes, resource_type, provider):
-                possible += changes
-            for change in () if possible else changes:
-                try:
-                    if change.refusal is not None:
-                        raise change.refusal
-                    provider.forecast(resource, before, change, self.host)
-                    possible.append(change)
-                except Failure as error:
-                    failures.append(error)
-            if failures and not possible:
+            if not self._is_forecast_together(event, changes, resource_type, provider):
+                made, failures = _try_each(
+                    changes, lambda change: provider.forecast(resource, before, change, self.host)
+                )
+            if failures and not made:
                 self._raise_failures(event, failures)
         except (Failure, OSError):
             if provider.works_on_files:
                 self._read_after_failure(event, resource_type, provider)
             raise
-        made = tuple(possible)
         event.mark_changed(made)
         event.noop_message = resource_type.describe(resource, event.state, made)
         if resource_type.might_bring_more(made):
@@ -466,7 +459,7 @@ class Run:
         # A plan may assume differences, so that each resource must be read by itself.
         if not provider.joins_forecasts or self.options.is_plan:
             return False
-        return batching.forecast(event.resource, event.state, changes[0], resource_type, provider)
+        return batching.forecast((event.resource, event.state, changes[0]), resource_type, provider)
 
     # ---- a real run performs ----
     def _perform(
@@ -518,18 +511,10 @@ class Run:
         resource, batching = event.resource, self._batching
         if batching.done.pop(resource.id, None) is not None:
             return
-        if provider.joins_neighbours and batching.perform(resource, event.state, changes[0], resource_type, provider):
+        first = (resource, event.state, changes[0])
+        if provider.joins_neighbours and batching.perform(first, resource_type, provider):
             return
-        failures = []
-        made = []
-        for change in changes:
-            try:
-                if change.refusal is not None:
-                    raise change.refusal
-                provider.perform(resource, event.state, change, self.host)
-                made.append(change)
-            except Failure as error:
-                failures.append(error)
+        made, failures = _try_each(changes, lambda change: provider.perform(resource, event.state, change, self.host))
         if not failures:
             return
         if any(change.refresh or change.replaces_refresh for change in made):
@@ -610,6 +595,23 @@ class Run:
                 report.outputs = value
             else:
                 self.observer.message(self.redactor.clean(to_text(conceal(value))))
+
+
+def _try_each(
+    changes: Sequence[Change], act: Callable[[Change], None]
+) -> tuple[tuple[Change, ...], Sequence[Failure]]:
+    """Returns the changes that succeed, and the failures of the others."""
+    made: list[Change] = []
+    failures: list[Failure] = []
+    for change in changes:
+        try:
+            if change.refusal is not None:
+                raise change.refusal
+            act(change)
+            made.append(change)
+        except Failure as error:
+            failures.append(error)
+    return tuple(made), failures
 
 
 def _kind_of(error: OSError) -> str:

@@ -54,11 +54,9 @@ class Batching:
             if later.type == resource.type and later.provider == resource.provider:
                 yield later
 
-    def perform(
-        self, resource: Resource, actual: Any, change: Change, resource_type: ResourceType, provider: Provider
-    ) -> bool:
+    def perform(self, first: Step, resource_type: ResourceType, provider: Provider) -> bool:
         """Makes the change together with those of the next neighbours; returns False if it must be made alone."""
-        steps = self._steps((resource, actual, change), resource_type, provider)
+        steps = self._steps(first, resource_type, provider)
         if len(steps) == 1:
             return False
         for neighbour, _, _ in steps[1:]:
@@ -72,11 +70,9 @@ class Batching:
         self._note_done(steps)
         return True
 
-    def forecast(
-        self, resource: Resource, actual: Any, change: Change, resource_type: ResourceType, provider: Provider
-    ) -> bool:
+    def forecast(self, first: Step, resource_type: ResourceType, provider: Provider) -> bool:
         """Like `perform`, for a dry run."""
-        steps = self._steps((resource, actual, change), resource_type, provider)
+        steps = self._steps(first, resource_type, provider)
         if len(steps) == 1:
             return False
         try:

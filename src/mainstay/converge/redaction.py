@@ -105,15 +105,9 @@ def _containing(secrets: Sequence[str], texts: Iterable[str]) -> list[str]:
 
 def _plain_texts(value: Any) -> Iterator[str]:
     """Yields the texts in a value that are not secret, as messages and diffs show them."""
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield from _plain_texts(key)
-            yield from _plain_texts(child)
-    elif isinstance(value, (list, tuple)):
-        for child in value:
-            yield from _plain_texts(child)
-    elif isinstance(value, str) and not isinstance(value, Tainted):
-        yield from _as_shown([value, *value.splitlines()])
+    for text in _texts_in(value):
+        if not isinstance(text, Tainted):
+            yield from _as_shown([text, *text.splitlines()])
 
 
 def _shown_texts(resource: Resource, properties: Properties) -> Iterator[str]:
@@ -235,14 +229,20 @@ def _template_words(template: Any) -> Iterator[str]:
 
 def secret_values(value: Any) -> Iterator[str]:
     """Yields every tainted text inside a value."""
-    if isinstance(value, Tainted):
-        yield str.__str__(value)
-        # Output and diffs show a secret of several lines line by line.
-        yield from str.splitlines(value)
+    for text in _texts_in(value):
+        if isinstance(text, Tainted):
+            yield str.__str__(text)
+            # Output and diffs show a secret of several lines line by line.
+            yield from str.splitlines(text)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
     elif isinstance(value, dict):
         for key, child in value.items():
-            yield from secret_values(key)
-            yield from secret_values(child)
+            yield from _texts_in(key)
+            yield from _texts_in(child)
     elif isinstance(value, (list, tuple)):
         for child in value:
-            yield from secret_values(child)
+            yield from _texts_in(child)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
-FOR_EACH = "for_each"
 MOST_ITEMS = 100_000
 # The remaining items are not read after so many faults, which are mostly the same fault of each item.
 MOST_FAULTS = 50
