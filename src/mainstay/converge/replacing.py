@@ -32,12 +32,11 @@ def validator_of(wanted: Any, host: Host, timeout_seconds: float) -> Callable[[s
 
 
 def _validate(wanted: Any, path: str, host: Host, timeout_seconds: float) -> None:
-    from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
+    from mainstay.converge.host.commands import find_program, search_path
 
     words = [_fill_in(word, path) for word in wanted.validate]
-    search = host.environ.get("PATH", DEFAULT_SEARCH_PATH)
     try:
-        program = find_program(host.files, words[0], search, "/")
+        program = find_program(host.files, words[0], search_path(host), "/")
         host.files.refuse_to_run(program)
     except Failure as error:
         if not wanted.sensitive:

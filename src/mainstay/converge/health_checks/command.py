@@ -24,10 +24,10 @@ class CommandCheck(HealthCheckKind):
     }
 
     def run_once(self, check: HealthCheck, host: Host) -> tuple[str, str]:
-        from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program
+        from mainstay.converge.host.commands import find_program, search_path
 
         words = check.values["command"]
-        program = find_program(host.files, words[0], host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
+        program = find_program(host.files, words[0], search_path(host), "/")
         done = host.commands.run(
             words, program=program, environment=host.environ, timeout_seconds=check.timeout_seconds
         )

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from mainstay.converge.contract import CommandFailed, Failure, Stopped, TimedOut
 from mainstay.converge.host.account_databases import GROUP, GSHADOW, PASSWD, SHADOW
 from mainstay.converge.host.clock import monotonic, sleep
-from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, NotRunnable, find_program
+from mainstay.converge.host.commands import missing_programs, search_path
 from mainstay.converge.host.state import Busy
 from mainstay.foundation.private_files import closing_descriptor
 
@@ -38,17 +38,11 @@ QUERY_TIMEOUT_SECONDS = 30.0
 
 def _search_path(host: Host) -> str:
     """The tools are in directories that a PATH of plain users does not have."""
-    return f"{host.environ.get('PATH', DEFAULT_SEARCH_PATH)}:/usr/sbin:/sbin"
+    return f"{search_path(host)}:/usr/sbin:/sbin"
 
 
 def missing_tools(host: Host, *names: str) -> str | None:
-    missing = []
-    for name in names:
-        try:
-            find_program(host.files, name, _search_path(host), "/")
-        except NotRunnable:
-            missing.append(name)
-    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed" if missing else None
+    return missing_programs(host, *names, search=_search_path(host), place="installed")
 
 
 def refuse_plain_users(host: Host) -> None:
@@ -60,6 +54,7 @@ def refuse_plain_users(host: Host) -> None:
 @contextmanager
 def one_run_at_a_time(host: Host) -> Iterator[None]:
     """Keeps other runs on this host from choosing the same numbers: they are free until the tool has written them."""
+    refuse_plain_users(host)
     try:
         lock = host.state.lock(RUN_LOCK, wait_seconds=LOCK_WAIT_SECONDS, stop=host.stop)
     except Busy as busy:

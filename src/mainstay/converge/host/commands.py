@@ -366,12 +366,16 @@ def find_program(files: Files, name: str, search: str, cwd: str) -> str:
     raise NotRunnable(f"command not found: {name}{where}", path=candidates[0] if "/" in name else None)
 
 
-def missing_programs(host: Host, *names: str) -> str | None:
-    """Returns a message that names the missing programs, or None."""
+def search_path(host: Host) -> str:
+    return host.environ.get("PATH", DEFAULT_SEARCH_PATH)
+
+
+def missing_programs(host: Host, *names: str, search: str | None = None, place: str = "on PATH") -> str | None:
+    """Returns a message that names the missing programs, or None. `search` is used instead of PATH."""
     missing = []
     for name in names:
         try:
-            find_program(host.files, name, host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
+            find_program(host.files, name, search or search_path(host), "/")
         except NotRunnable:
             missing.append(name)
-    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on PATH" if missing else None
+    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not {place}" if missing else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.contract import CommandFailed, Failure, TimedOut
-from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, NotRunnable, find_program
+from mainstay.converge.host.commands import missing_programs
 from mainstay.converge.host.state import Busy
 
 TYPE_CHECKING = False
@@ -61,13 +61,10 @@ def is_running_init(host: Host) -> bool:
 
 
 def why_unavailable(host: Host) -> str | None:
-    try:
-        find_program(host.files, "systemctl", host.environ.get("PATH", DEFAULT_SEARCH_PATH), "/")
-    except NotRunnable:
-        return "systemctl is not on PATH"
-    if not is_running_init(host):
+    missing = missing_programs(host, "systemctl")
+    if missing is None and not is_running_init(host):
         return f"systemd is not the running init ({RUNTIME_DIRECTORY} does not exist)"
-    return None
+    return missing
 
 
 def _parse_show(text: str) -> list[dict[str, str]]:

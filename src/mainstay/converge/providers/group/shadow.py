@@ -45,7 +45,6 @@ class ShadowGroups(Provider):
 
     # ---- changing ----
     def perform(self, wanted: Group, actual: GroupState, change: Change, host: Host) -> None:
-        refuse_plain_users(host)
         with one_run_at_a_time(host):
             self._change(wanted, actual, change, host)
 

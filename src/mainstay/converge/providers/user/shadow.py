@@ -109,7 +109,6 @@ class ShadowUsers(Provider):
 
     # ---- changing ----
     def perform(self, wanted: User, actual: ShadowState, change: Change, host: Host) -> None:
-        refuse_plain_users(host)
         with one_run_at_a_time(host):
             self._change(wanted, actual, change, host)
 
