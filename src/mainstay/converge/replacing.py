@@ -26,9 +26,9 @@ def keep_backup(host: Host, path: str, found: Any, *, sensitive: bool) -> None:
 
 
 # ---- validating ----
-def validator_of(wanted: Any, host: Host, timeout_seconds: float) -> Callable[[str], None]:
+def validator_of(wanted: Any, host: Host, timeout_seconds: float) -> Callable[[str], None] | None:
     """Returns what runs the command `validate` of a resource with the path of the new file, and raises `Failure`."""
-    return lambda path: _validate(wanted, path, host, timeout_seconds)
+    return None if wanted.validate is None else lambda path: _validate(wanted, path, host, timeout_seconds)
 
 
 def _validate(wanted: Any, path: str, host: Host, timeout_seconds: float) -> None:

@@ -52,6 +52,13 @@ ALWAYS_FIT = frozenset(
 
 # What `mainstay status --yaml` writes as content.
 LARGEST_TEXT_BYTES = 64 * 1024
+# Properties of every type that replaces a file.
+LINKS = Property(TEXT, "what to do when the path is a link", choices=(REFUSE, FOLLOW, REPLACE))
+VALIDATE = Property(
+    WORDS_WITH_PATH,
+    "a command that must accept the new file (% is its path) before it is put in place",
+    private=True,
+)
 
 
 class File(Resource):
@@ -165,13 +172,9 @@ class FileType(ResourceType):
         "target": Property(TEXT, "where a link leads; required for link"),
         "recurse": Property(BOOLEAN, "with a directory and source: copy the tree below it"),
         "purge": Property(BOOLEAN, "with recurse: remove what the source does not have"),
-        "links": Property(TEXT, "what to do when the path is a link", choices=(REFUSE, FOLLOW, REPLACE)),
+        "links": LINKS,
         "force": Property(BOOLEAN, "with absent: remove a directory that is not empty"),
-        "validate": Property(
-            WORDS_WITH_PATH,
-            "a command that must accept the new file (% is its path) before it is put in place",
-            private=True,
-        ),
+        "validate": VALIDATE,
         "backup": Property(BOOLEAN, "keep the replaced or removed file for `mainstay restore`"),
     }
 

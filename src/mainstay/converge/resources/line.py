@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from mainstay.converge.command_words import WORDS_WITH_PATH
 from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State, file_word
 from mainstay.converge.line_edits import LinePlan, LineRule
 from mainstay.converge.patterns import PATTERN
-from mainstay.converge.resources.file import ABSENT, DIRECTORY, FOLLOW, LINK, PRESENT, REFUSE, REPLACE
+from mainstay.converge.resources.file import ABSENT, DIRECTORY, LINK, LINKS, PRESENT, REFUSE, VALIDATE
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, managed_path_problems, text_problem
 from mainstay.foundation.text import line_problem, shorten
 
@@ -95,12 +94,8 @@ class LineType(ResourceType):
         "after": Property(PATTERN, "insert after the last line that matches", private=True),
         "before": Property(PATTERN, "insert before the last line that matches", private=True),
         "comment": Property(TEXT, "with block: the sign before the markers; default `#`"),
-        "links": Property(TEXT, "what to do when the path is a link", choices=(REFUSE, FOLLOW, REPLACE)),
-        "validate": Property(
-            WORDS_WITH_PATH,
-            "a command that must accept the new file (% is its path) before it is put in place",
-            private=True,
-        ),
+        "links": LINKS,
+        "validate": VALIDATE,
         "backup": Property(BOOLEAN, "keep the file as it was before the change for `mainstay restore`"),
     }
 

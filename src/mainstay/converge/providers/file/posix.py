@@ -247,7 +247,7 @@ class PosixFiles(Provider):
         if not wanted.sensitive:
             host.forget_secret(actual.real_path)
 
-    def _validator(self, wanted: File, host: Host) -> Callable[[str], None]:
+    def _validator(self, wanted: File, host: Host) -> Callable[[str], None] | None:
         from mainstay.converge.replacing import validator_of
 
         return validator_of(wanted, host, self.validate_timeout_seconds)

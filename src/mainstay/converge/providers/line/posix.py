@@ -6,14 +6,16 @@ import stat as modes
 
 from mainstay.converge.contract import NEW_SECRET, Change, DesiredStateFailed, Failure, Provider
 from mainstay.converge.line_edits import LONGEST_SEARCHED_BYTES, Document
+from mainstay.converge.replacing import keep_backup, validator_of
 from mainstay.converge.resources.file import ABSENT, DIRECTORY, LINK, PRESENT, REFUSE, REPLACE
 from mainstay.converge.resources.line import TYPE, Line, LineState, rule_of
 from mainstay.foundation.digests import sha256_of
+from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import without_removed_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from mainstay.converge.host.host import Host
@@ -24,17 +26,16 @@ LARGEST_FILE_BYTES = 64 * 1024 * 1024
 KINDS = {modes.S_IFREG: PRESENT, modes.S_IFDIR: DIRECTORY, modes.S_IFLNK: LINK}
 
 
-class _OpenFile:
+class _OpenFile(Struct):
     """A file that was read, with the changes that are made or will be made with it."""
 
-    def __init__(self, path: str, stat: Any, key: Any, content: bytes, *, is_own: bool) -> None:
-        self.path = path
-        self.stat = stat
-        # Differs once anything may have changed the file.
-        self.key = key
-        self.document = Document(content)
-        # Whether all of its content was written by the service of this run.
-        self.is_own = is_own
+    path: str
+    stat: Any
+    # Differs once anything may have changed the file.
+    key: Any
+    document: Document
+    # Whether all of its content was written by the service of this run.
+    is_own: bool
 
 
 class EditedState(LineState):
@@ -108,7 +109,8 @@ class PosixLines(Provider):
         self._file = None
         stat, content = files.read_whole(path, LARGEST_FILE_BYTES)
         is_own = host.written_files is not None and host.written_files.holds(path, sha256_of(content))
-        self._file = _OpenFile(path, stat, (host.activity, files.identity_of(stat)), content, is_own=is_own)
+        key = (host.activity, files.identity_of(stat))
+        self._file = _OpenFile(path, stat, key, Document(content), is_own=is_own)
         return self._file
 
     def _keep_secrets(self, wanted: Line, host: Host) -> None:
@@ -189,7 +191,7 @@ class PosixLines(Provider):
             gid=stat.st_gid,
             mode=modes.S_IMODE(stat.st_mode),
             old=stat,
-            validate=None if wanted.validate is None else self._validator(wanted, host),
+            validate=validator_of(wanted, host, self.validate_timeout_seconds),
             about_to_replace=lambda: self._about_to_replace(wanted, actual, stat, host),
         )
         if remark:
@@ -207,14 +209,7 @@ class PosixLines(Provider):
         if host.files.identity_of(now) != host.files.identity_of(stat):
             raise Failure(f"{actual.real_path} was changed by another process during the run; it is not replaced")
         if wanted.backup and actual.kind == PRESENT:
-            from mainstay.converge.replacing import keep_backup
-
             keep_backup(host, actual.real_path, stat, sensitive=wanted.sensitive)
-
-    def _validator(self, wanted: Line, host: Host) -> Callable[[str], None]:
-        from mainstay.converge.replacing import validator_of
-
-        return validator_of(wanted, host, self.validate_timeout_seconds)
 
     def _note_unsearched(self, actual: LineState, host: Host) -> None:
         if actual.plan.unsearched:
