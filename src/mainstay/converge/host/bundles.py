@@ -37,7 +37,6 @@ def unpack(
     *,
     is_zip: bool,
     may_have_top: bool = False,
-    manifest: str = MANIFEST_NAME,
 ) -> tuple[str, Callable[[], None]]:
     """Returns the folder of the unpacked manifest and a function that removes the bundle; raises `DoesNotLoad`.
 
@@ -52,7 +51,7 @@ def unpack(
     try:
         entries = _zip_entries(real) if is_zip else tar_entries(real)
         write_entries(entries, target)
-        folder = _find_root(target, manifest, may_have_top=may_have_top)
+        folder = _find_root(target, may_have_top=may_have_top)
     except (BundleRefused, OSError) as error:
         close()
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -67,31 +66,26 @@ def unpack(
     return folder, close
 
 
-def _find_root(target: str, manifest: str, *, may_have_top: bool) -> str:
+def _find_root(target: str, *, may_have_top: bool) -> str:
     names = os.listdir(target)
     folders = [target]
     if may_have_top and len(names) == 1:
         folders.append(os.path.join(target, names[0]))
     for folder in folders:
-        if os.path.isfile(os.path.join(folder, manifest)):
+        if os.path.isfile(os.path.join(folder, MANIFEST_NAME)):
             return folder
     below = " or below its only directory" if may_have_top else ""
-    raise BundleRefused(f"it has no {manifest} at its root{below}")
+    raise BundleRefused(f"it has no {MANIFEST_NAME} at its root{below}")
 
 
 def unpacking_directory(state: StateDirectory) -> str:
     """Returns the private directory of unpacked bundles, without what killed runs left."""
     parent = state.directory("unpacked")
-    _remove_dead(parent)
-    return parent
-
-
-def _remove_dead(parent: str) -> None:
-    """Removes what killed runs left behind."""
     for entry in os.listdir(parent):
         pid = entry.rpartition("-")[2]
         if not os.path.exists(f"/proc/{pid}"):
             shutil.rmtree(os.path.join(parent, entry), ignore_errors=True)
+    return parent
 
 
 class BundleEntry(Struct):

@@ -119,7 +119,8 @@ class Commands:
                     os.close(incoming)
 
         def finish(child: subprocess.Popen[bytes]) -> Finished:
-            process = ChildProcess(child, self.stop, timeout_seconds, on_line, self.about_to_wait, keep_bytes)
+            tails = Tail(keep_bytes), Tail(keep_bytes)
+            process = ChildProcess(child, self.stop, timeout_seconds, on_line, self.about_to_wait, *tails, {})
             return process.finish(name)
 
         if self.running is None or not ends_with_run:
@@ -138,27 +139,19 @@ class Commands:
         return f"command not found: {program}"
 
 
-class ChildProcess:
+class ChildProcess(Struct):
     """Reads the output of a running command until it ends."""
 
-    def __init__(
-        self,
-        child: subprocess.Popen[bytes],
-        stop: StopFlag,
-        timeout_seconds: float | None,
-        on_line: Callable[[str], None] | None,
-        about_to_wait: Callable[[], None],
-        keep_bytes: int,
-    ) -> None:
-        self.child = child
-        self.stop = stop
-        self.timeout_seconds = timeout_seconds
-        self.on_line = on_line
-        self.about_to_wait = about_to_wait
-        self.stdout = Tail(keep_bytes)
-        self.output = Tail(keep_bytes)
-        self.lines: dict[int, bytearray] = {}
-        self.ended: str | None = None
+    child: subprocess.Popen[bytes]
+    stop: StopFlag
+    timeout_seconds: float | None
+    on_line: Callable[[str], None] | None
+    about_to_wait: Callable[[], None]
+    stdout: Tail
+    output: Tail
+    # Descriptor → what was read of its next line.
+    lines: dict[int, bytearray]
+    ended: str | None = None
 
     def finish(self, name: str) -> Finished:
         try:

@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 class Host:
     """Passed to providers. In a dry run `files` includes the changes that earlier resources would have made."""
 
-    def __init__(
-        self, run_id: str, state: StateDirectory, stop: StopFlag, *, noop: bool, working_directory: str = "/"
-    ) -> None:
+    def __init__(self, run_id: str, state: StateDirectory, stop: StopFlag, *, noop: bool) -> None:
         self.run_id = run_id
         self.state = state
-        self.files: Files = _make_files(run_id, state, noop=noop)
+        self.files = _make_files(run_id, state, noop=noop)
         # The bundle that relative sources must not leave; None: the manifest is not in one.
         self.bundle: str | None = None
-        self.work_in(working_directory)
+        self.work_in("/")
         self.accounts = Accounts()
         self.stop = stop
         self._commands: Commands | None = None

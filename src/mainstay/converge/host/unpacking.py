@@ -43,41 +43,38 @@ class UnpackingLimits(Struct):
     seconds: float = 3600.0
 
 
-class _Entry:
-    def __init__(self, kind: str, name: str, mode: int, *, content: Any = None, target: str = "", mtime: float = 0):
-        self.kind = kind
-        self.name = name
-        self.mode = mode & 0o777
-        self.content = content
-        # Of a link as written; of a hard link the name of another entry.
-        self.target = target
-        self.mtime = mtime
+class _Entry(Struct):
+    kind: str
+    name: str
+    mode: int
+    content: Any = None
+    # Of a link as written; of a hard link the name of another entry.
+    target: str = ""
+    mtime: float = 0
 
 
 class UnpackingBudget:
-    """What is left of the limits; raises `Failure` once it is used up."""
+    """What was used of the limits; raises `Failure` once it is too much."""
 
     def __init__(self, limits: UnpackingLimits, archive_bytes: int, is_stopped: Callable[[], bool]) -> None:
-        self._entries = limits.entries
-        self._most_entries = limits.entries
+        self._limits = limits
         by_ratio = max(limits.always_allowed_bytes, limits.ratio * archive_bytes)
-        self._bytes = min(limits.unpacked_bytes, by_ratio)
-        self._most_bytes = self._bytes
+        self._most_bytes = min(limits.unpacked_bytes, by_ratio)
         self._deadline = time.monotonic() + limits.seconds
-        self._seconds = limits.seconds
         self._is_stopped = is_stopped
+        self._entries = self._bytes = 0
 
     def take_entry(self) -> None:
-        self._entries -= 1
-        if self._entries < 0:
-            raise Failure(f"the archive has more than {self._most_entries} entries")
+        self._entries += 1
+        if self._entries > self._limits.entries:
+            raise Failure(f"the archive has more than {self._limits.entries} entries")
 
     def take_bytes(self, count: int) -> None:
-        self._bytes -= count
-        if self._bytes < 0:
+        self._bytes += count
+        if self._bytes > self._most_bytes:
             raise Failure(f"the archive unpacks to more than {self._most_bytes} bytes")
         if time.monotonic() > self._deadline:
-            raise TimedOut(f"the archive is not unpacked after {self._seconds:g} s")
+            raise TimedOut(f"the archive is not unpacked after {self._limits.seconds:g} s")
         if self._is_stopped():
             raise Stopped
 
@@ -220,8 +217,8 @@ def _tar_entries(stream: _Forward) -> Iterator[_Entry]:
             if content is not None and member.issparse():
                 # Its holes are not in the stream.
                 content = _Plain(content)
-            mtime = float(member.mtime)
-            yield _Entry(kind, member.name, member.mode, content=content, target=member.linkname, mtime=mtime)
+            mode, mtime = member.mode & 0o777, float(member.mtime)
+            yield _Entry(kind, member.name, mode, content=content, target=member.linkname, mtime=mtime)
     stream.drain()
 
 
@@ -238,7 +235,7 @@ def _zip_entries(archive: IO[bytes]) -> Iterator[_Entry]:
                 raise Failure(f"{shorten(member.filename)!r} in the archive is compressed in an unsupported way")
             mtime = time.mktime((*member.date_time, 0, 0, -1)) if member.date_time[0] >= 1980 else 0.0
             if member.is_dir():
-                yield _Entry(DIRECTORY, member.filename, mode or 0o755)
+                yield _Entry(DIRECTORY, member.filename, (mode or 0o755) & 0o777)
                 continue
             with opened.open(member) as content:
                 if kind == modes.S_IFLNK:

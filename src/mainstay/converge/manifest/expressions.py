@@ -142,13 +142,11 @@ class TemplateScope:
             self.loaded[name] = self.sources[name]()
         return self.loaded[name]
 
-    def lookup(self, path: str, default: Any = MISSING) -> Any:
+    def lookup(self, path: str) -> Any:
         value = self._find(path)
-        if value is not MISSING:
-            return value
-        if default is MISSING:
+        if value is MISSING:
             raise UndefinedValue(self._undefined_problem(path))
-        return default
+        return value
 
     def _lookup_or_undefined(self, path: str, default: Any = MISSING) -> Any:
         """`lookup` for Jinja2: the filter `default` and the test `defined` accept a value that is not defined."""
