@@ -161,10 +161,6 @@ class AccountDatabases:
         self._load_users()
         return self._users.get(name)
 
-    def user_by_uid(self, uid: int) -> UserEntry | None:
-        self._load_users()
-        return self._uids.get(uid)
-
     def users(self) -> list[UserEntry]:
         self._load_users()
         return list(self._users.values())
@@ -172,10 +168,6 @@ class AccountDatabases:
     def group(self, name: str) -> GroupEntry | None:
         self._load_groups()
         return self._groups.get(name)
-
-    def group_by_gid(self, gid: int) -> GroupEntry | None:
-        self._load_groups()
-        return self._gids.get(gid)
 
     def groups_of(self, user: str) -> list[str]:
         """The groups that list the user, in both databases of groups."""
@@ -212,28 +204,23 @@ class AccountDatabases:
     # ---- what other sources know ----
     def uid_owner(self, uid: int) -> str | None:
         """The user who has the number, in any source of names."""
-        entry = self.user_by_uid(uid)
-        if entry is not None:
-            return entry.name
-        try:
-            name = pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return None
-        return None if self._is_freed(name, "user") else name
+        self._load_users()
+        return self._owner("user", self._uids.get(uid), lambda: pwd.getpwuid(uid).pw_name)
 
     def gid_owner(self, gid: int) -> str | None:
-        entry = self.group_by_gid(gid)
+        self._load_groups()
+        return self._owner("group", self._gids.get(gid), lambda: grp.getgrgid(gid).gr_name)
+
+    def _owner(self, what: str, entry: UserEntry | GroupEntry | None, ask_system: Callable[[], str]) -> str | None:
         if entry is not None:
             return entry.name
         try:
-            name = grp.getgrgid(gid).gr_name
+            name = ask_system()
         except KeyError:
             return None
-        return None if self._is_freed(name, "group") else name
-
-    def _is_freed(self, name: str, what: str) -> bool:
-        """Whether a number that the system finds under this local name is one that a dry run has freed."""
-        return self.is_forecast and (self.local_number(name, what) is not None or self.is_removed(name, what))
+        # The system may find the number under a local name for which a dry run has freed it.
+        is_freed = self.is_forecast and (self.local_number(name, what) is not None or self.is_removed(name, what))
+        return None if is_freed else name
 
     def is_known_elsewhere(self, name: str, what: str) -> bool:
         """Whether another source of names than the local files knows the user or group."""

@@ -127,19 +127,17 @@ class SystemdUnits(Provider):
         if _is_missing(shown) and self._systemctl.is_behind(host):
             self._systemctl.reload(host)
             shown = self._systemctl.show([wanted.name], host)[0]
-        state = self._interpret_touched(wanted.name, shown, host)
-        if _is_nothing_to_stop(wanted, state):
-            host.note(_remark_missing(wanted))
-        if wanted.mask is False and state.masked:
-            state.behind_mask = _read_behind_mask(state, host)
-        return state
+        return self._complete(wanted, self._interpret_touched(wanted.name, shown, host), host)
 
     def read_forecast(self, wanted: Service, host: Host, *, refresh: bool) -> UnitState:
         state = self._interpret(wanted.name, self._show(wanted, host), host)
         _forecast_unit(state, self._systemctl.touched_unit_files(host), host)
+        if _is_nothing_to_stop(wanted, state) and host.uncertain:
+            raise Missing(f"service not found: {wanted.name}")
+        return self._complete(wanted, state, host)
+
+    def _complete(self, wanted: Service, state: UnitState, host: Host) -> UnitState:
         if _is_nothing_to_stop(wanted, state):
-            if host.uncertain:
-                raise Missing(f"service not found: {wanted.name}")
             host.note(_remark_missing(wanted))
         if wanted.mask is False and state.masked:
             state.behind_mask = _read_behind_mask(state, host)
