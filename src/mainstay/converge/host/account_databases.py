@@ -11,6 +11,7 @@ from itertools import chain
 
 from mainstay.converge.contract import Failure
 from mainstay.foundation.numbers import parse_count
+from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,32 +42,24 @@ DEFAULT_UMASK = 0o022
 DEFAULT_GROUP = "100"
 
 
-class UserEntry:
+class UserEntry(Struct):
     """A line of /etc/passwd."""
 
-    __slots__ = ("comment", "gid", "home", "name", "password", "shell", "uid")
-
-    def __init__(
-        self, name: str, uid: int, gid: int, comment: str, home: str, shell: str, password: str = IN_SHADOW
-    ) -> None:
-        self.name = name
-        self.password = password
-        self.uid = uid
-        self.gid = gid
-        self.comment = comment
-        self.home = home
-        self.shell = shell
+    name: str
+    uid: int
+    gid: int
+    comment: str
+    home: str
+    shell: str
+    password: str = IN_SHADOW
 
 
-class GroupEntry:
+class GroupEntry(Struct):
     """A line of /etc/group. A member counts only if gshadow, where it has the group, lists it too."""
 
-    __slots__ = ("gid", "members", "name")
-
-    def __init__(self, name: str, gid: int, members: list[str]) -> None:
-        self.name = name
-        self.gid = gid
-        self.members = members
+    name: str
+    gid: int
+    members: list[str]
 
 
 class AccountDatabases:

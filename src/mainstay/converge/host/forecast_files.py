@@ -23,6 +23,7 @@ from mainstay.converge.host.files import (
 from mainstay.converge.host.parents import Place, Walk, has_access_list
 from mainstay.converge.host.state import TEMP_PREFIX
 from mainstay.foundation.digests import sha256_of_pieces
+from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,41 +33,28 @@ if TYPE_CHECKING:
     from mainstay.converge.host.state import StateDirectory
 
 
-class ForecastEntry:
+class ForecastEntry(Struct):
     """The forecast of a path, with the fields of a file status that callers use."""
 
-    def __init__(
-        self,
-        kind: int,
-        *,
-        uid: int = 0,
-        gid: int = 0,
-        mode: int = 0,
-        content: bytes | None = None,
-        source: str | None = None,
-        target: str = "",
-        is_new: bool = True,
-        size: int = 0,
-    ) -> None:
-        self.st_mode = kind | mode
-        self.st_uid = uid
-        self.st_gid = gid
-        self.st_size = len(content) if content is not None else size
-        # As of generated files: the size of the source may not be its true size.
-        self.st_blocks = 0
-        self.st_mtime = 0.0
-        self.st_dev = -1
-        self.st_ino = 0
-        self.st_nlink = 1
-        self.content = content
-        # The real file that has the content.
-        self.source = source
-        self.target = target
-        # A directory that is not new still contains its real entries.
-        self.is_new = is_new
+    st_mode: int
+    st_uid: int
+    st_gid: int
+    st_size: int = 0
+    content: bytes | None = None
+    # The real file that has the content.
+    source: str | None = None
+    target: str = ""
+    # A directory that is not new still contains its real entries.
+    is_new: bool = True
+    # As of generated files: the size of the source may not be its true size.
+    st_blocks: int = 0
+    st_mtime: float = 0.0
+    st_dev: int = -1
+    st_ino: int = 0
+    st_nlink: int = 1
 
 
-GONE = ForecastEntry(0)
+GONE = ForecastEntry(0, 0, 0)
 
 
 class ForecastFiles(Files):
@@ -122,8 +110,8 @@ class ForecastFiles(Files):
             behind = self.entries.get(source)
             if behind is not None:
                 content, source = behind.content, behind.source
-        entry = ForecastEntry(modes.S_IFREG, uid=uid, gid=gid, mode=mode, content=content, source=source, size=size)
-        self._put(path, entry)
+        size = size if content is None else len(content)
+        self._put(path, ForecastEntry(modes.S_IFREG | mode, uid, gid, size, content, source))
         return None
 
     def set_attributes(self, path: str, old: Any, *, uid: int, gid: int, mode: int, keep_bits: int = 0) -> None:
@@ -145,14 +133,12 @@ class ForecastFiles(Files):
             behind.st_mode, behind.st_uid, behind.st_gid = kind | bits, uid, gid
             return
         source = key if modes.S_ISREG(kind) else None
-        self._note(
-            key, ForecastEntry(kind, uid=uid, gid=gid, mode=bits, source=source, is_new=False, size=old.st_size)
-        )
+        self._note(key, ForecastEntry(kind | bits, uid, gid, old.st_size, source=source, is_new=False))
 
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
         self._refuse_without_permission(path)
         self._refuse_foreign(path, uid, gid)
-        self._put(path, ForecastEntry(modes.S_IFDIR, uid=uid, gid=gid, mode=mode))
+        self._put(path, ForecastEntry(modes.S_IFDIR | mode, uid, gid))
 
     def hidden_path(self, path: str) -> str:
         """Nothing is hidden: the directory is recorded at its own path."""
@@ -175,9 +161,8 @@ class ForecastFiles(Files):
         self.require_parent(path)
         self._refuse_without_permission(path)
         # A new link belongs to the user of this process.
-        self._put(
-            path, ForecastEntry(modes.S_IFLNK, uid=self.effective_uid, gid=self.effective_gid, mode=0o777, target=target)
-        )
+        mode = modes.S_IFLNK | 0o777
+        self._put(path, ForecastEntry(mode, self.effective_uid, self.effective_gid, target=target))
 
     def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
         self._refuse_foreign(path, uid, gid)
@@ -415,12 +400,9 @@ def _with_owner(key: str, found: Any, uid: int, gid: int) -> Any:
     """Returns a real entry with another owner."""
     if (found.st_uid, found.st_gid) == (uid, gid):
         return found
-    kind, mode = modes.S_IFMT(found.st_mode), modes.S_IMODE(found.st_mode)
-    source = key if kind == modes.S_IFREG else None
-    target = os.readlink(key) if kind == modes.S_IFLNK else ""
-    return ForecastEntry(
-        kind, uid=uid, gid=gid, mode=mode, source=source, target=target, is_new=False, size=found.st_size
-    )
+    source = key if modes.S_ISREG(found.st_mode) else None
+    target = os.readlink(key) if modes.S_ISLNK(found.st_mode) else ""
+    return ForecastEntry(found.st_mode, uid, gid, found.st_size, source=source, target=target, is_new=False)
 
 
 class ForecastWalk(Walk):

@@ -18,20 +18,15 @@ DEEPEST = 100
 SPECIAL_BITS = modes.S_ISUID | modes.S_ISGID | modes.S_ISVTX
 
 
-class TreeDifference:
+class TreeDifference(Struct):
     """One entry that differs from the source."""
 
-    __slots__ = ("mode", "old", "path", "source", "target", "verb")
-
-    def __init__(
-        self, verb: str, path: str, *, source: str = "", mode: int = 0, old: Any = None, target: str = ""
-    ) -> None:
-        self.verb = verb
-        self.path = path
-        self.source = source
-        self.mode = mode
-        self.old = old
-        self.target = target
+    verb: str
+    path: str
+    source: str = ""
+    mode: int = 0
+    old: Any = None
+    target: str = ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TreeDifference) and str(self) == str(other)
