@@ -399,7 +399,7 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         raise Locked(
             f"another run of {manifest.file} is in progress ({busy}); wait for it, or use --lock-wait"
         ) from None
-    try:
+    with lock:
         journal = TempFileJournal(f"{folder}/journal", host.run_id)
         journal.clean_up(host.files.remove_temps)
         host.watch_commands(f"{folder}/running")
@@ -420,8 +420,6 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
             host.secret_files.close()
         _keep_report(session, report)
         return report
-    finally:
-        lock.release()
 
 
 def refuse_unknown_tags(manifest: Manifest, options: Options) -> None:

@@ -59,12 +59,10 @@ def one_run_at_a_time(host: Host) -> Iterator[None]:
         lock = host.state.lock(RUN_LOCK, wait_seconds=LOCK_WAIT_SECONDS, stop=host.stop)
     except Busy as busy:
         raise TimedOut(f"another run has changed accounts for more than {LOCK_WAIT_SECONDS:.0f}s ({busy})") from None
-    try:
+    with lock:
         host.accounts.forget()
         host.accounts.databases(host).look_again()
         yield
-    finally:
-        lock.release()
 
 
 def run_tool(host: Host, words: Sequence[str], *, stdin: bytes | None = None) -> None:

@@ -179,7 +179,7 @@ class StateDirectory:
 
 
 class Lock:
-    """Held from construction until `release` or the end of the process."""
+    """Held from construction until `release`, the end of a `with` block or the end of the process."""
 
     def __init__(self, path: str, wait_seconds: float, stop: StopFlag) -> None:
         try:
@@ -213,6 +213,12 @@ class Lock:
     def release(self) -> None:
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
+
+    def __enter__(self) -> None:
+        """It is held already."""
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
 
 class AppendOnly:

@@ -123,21 +123,15 @@ class Systemctl:
     # ---- changes ----
     def change(self, verb: str, name: str, host: Host, *, needs_reload: bool, options: Sequence[str] = ()) -> None:
         """Makes one changing call with current unit files; raises `Failure` with the output."""
-        lock = self._lock(host)
-        try:
+        with self._lock(host):
             if needs_reload or not self._reloaded or self.is_behind(host):
                 self._reload(host)
             self._change(host, verb, "--system", *options, name)
-        finally:
-            lock.release()
 
     def reload(self, host: Host) -> None:
         """Makes systemd read the unit files again."""
-        lock = self._lock(host)
-        try:
+        with self._lock(host):
             self._reload(host)
-        finally:
-            lock.release()
 
     def is_behind(self, host: Host) -> bool:
         """Whether this run changed a unit file that systemd has not reloaded."""
