@@ -138,9 +138,10 @@ class PosixArchives(Provider):
         return real
 
     def _check(self, wanted: Archive, descriptor: int, host: Host) -> None:
-        if wanted.checksum is None:
-            return
-        found = host.files.checksum_of_open(descriptor)
+        if wanted.checksum is not None:
+            self._compare_checksum(wanted, host.files.checksum_of_open(descriptor))
+
+    def _compare_checksum(self, wanted: Archive, found: str | None) -> None:
         if found != wanted.checksum:
             raise Failure(
                 f"{shown_location(wanted.url or '')}: checksum is {found}, expected {wanted.checksum}; nothing is unpacked or kept"
@@ -194,11 +195,7 @@ class PosixArchives(Provider):
         if not is_remote(wanted.url or ""):
             source = self._find_source(wanted.url or "", host)
             if wanted.checksum is not None:
-                found = files.checksum_of(source, files.lstat(source))
-                if found != wanted.checksum:
-                    raise Failure(
-                        f"{wanted.url}: checksum is {found}, expected {wanted.checksum}; nothing is unpacked or kept"
-                    )
+                self._compare_checksum(wanted, files.checksum_of(source, files.lstat(source)))
             if not wanted.cleanup:
                 files.replace(
                     wanted.name,
