@@ -6,12 +6,14 @@ from abc import abstractmethod
 from itertools import islice
 
 from mainstay.converge.contract import Change, Provider
+from mainstay.converge.host.packages import error_lines, run_when_unlocked
 from mainstay.converge.resources.package import ABSENT, LATEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from mainstay.converge.host.commands import Finished
     from mainstay.converge.host.host import Host
     from mainstay.converge.resources.package import Package, PackageState
 
@@ -25,6 +27,9 @@ class PackageManager(Provider):
     joins_neighbours = True
     # Beginnings of the paths that name the sources of packages.
     sources: tuple[str, ...]
+    # The command that fetches the lists, and the words of a manager that finds its lock taken.
+    refresh_command: tuple[str, ...]
+    locked_words: tuple[str, ...]
 
     def __init__(self) -> None:
         self._ahead: dict[str, PackageState] = {}
@@ -53,13 +58,9 @@ class PackageManager(Provider):
     def lists_are_fresh(self, host: Host) -> bool:
         """Whether the lists are younger than a day."""
 
-    @abstractmethod
     def lists_are_current(self, host: Host) -> bool:
         """Whether a package that the present lists do not have would be missing in fetched lists too."""
-
-    @abstractmethod
-    def refresh_lists(self, host: Host) -> None:
-        """Fetches the lists; if that fails, adds a warning and keeps the old lists."""
+        return self.lists_are_fresh(host)
 
     # ---- reading ----
     def read_ahead(self, wanted: Package, upcoming: Callable[[], Iterator[Package]], host: Host) -> None:
@@ -111,14 +112,20 @@ class PackageManager(Provider):
         return self._offers[target]
 
     def _refresh(self, host: Host) -> None:
-        """Refreshes the lists at most once in a run."""
+        """Fetches the lists at most once in a run; if that fails, adds a warning and keeps the old lists."""
         if self._refreshed_lists:
             return
         self._refreshed_lists = True
         self._offers.clear()
-        self.refresh_lists(host)
+        done = self.run(self.refresh_command, host)
+        if done.exit_code != 0:
+            host.note(f"the package lists could not be refreshed: {error_lines(done)}")
 
     # ---- changing ----
+    def run(self, words: Sequence[str], host: Host) -> Finished:
+        """Runs a changing command, and waits while another process holds the lock."""
+        return run_when_unlocked(host, words, self.locked_words)
+
     def perform(self, wanted: Package, actual: PackageState, change: Change, host: Host) -> None:
         self.perform_together([(wanted, actual, change)], host)
 

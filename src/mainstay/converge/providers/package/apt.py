@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.converge.contract import Change, CommandFailed
 from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.commands import missing_programs
-from mainstay.converge.host.packages import error_lines, query, require_success, run_when_unlocked
+from mainstay.converge.host.packages import query, require_success
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import LATEST, PRESENT, PackageState
 
@@ -29,12 +29,13 @@ INSTALLED_LETTERS = "iWt"
 BROKEN_LETTERS = {"H": "half-installed", "U": "unpacked but not configured", "F": "half-configured"}
 KEEP_CONFIGURATION = ("--force-confdef", "--force-confold")
 DOWNGRADE_WORDS = "Packages were downgraded and -y was used without --allow-downgrades"
-LOCKED_WORDS = ("Could not get lock", "Unable to acquire the dpkg frontend lock", "was locked by another process")
 
 
 class AptPackages(PackageManager):
     name = "apt"
     sources = ("/etc/apt/",)
+    refresh_command = ("apt-get", "--quiet", "update")
+    locked_words = ("Could not get lock", "Unable to acquire the dpkg frontend lock", "was locked by another process")
 
     def unavailable(self, host: Host) -> str | None:
         missing = missing_programs(host, "apt-get", "dpkg-query")
@@ -84,14 +85,6 @@ class AptPackages(PackageManager):
         newest = max((files.stat(stamp).st_mtime for stamp in STAMPS if files.exists(stamp)), default=0.0)
         return bool(newest > wall_time() - LISTS_FRESH_SECONDS)
 
-    def lists_are_current(self, host: Host) -> bool:
-        return self.lists_are_fresh(host)
-
-    def refresh_lists(self, host: Host) -> None:
-        done = run_when_unlocked(host, ("apt-get", "--quiet", "update"), LOCKED_WORDS)
-        if done.exit_code != 0:
-            host.note(f"the package lists could not be refreshed: {error_lines(done)}")
-
     # ---- changing ----
     def perform_together(self, steps: Sequence[tuple[Package, PackageState, Change]], host: Host) -> None:
         if any(actual.broken for _, actual, _ in steps) or self._is_unfinished(host):
@@ -102,10 +95,10 @@ class AptPackages(PackageManager):
         if any(wanted.version for wanted, _, _ in steps):
             options.append("--allow-downgrades")
         words = ("apt-get", "--quiet", "--yes", *options, verb, *targets)
-        done = run_when_unlocked(host, words, LOCKED_WORDS)
+        done = self.run(words, host)
         if done.exit_code != 0 and DOWNGRADE_WORDS in done.output and any(_is_upgrade(*step) for step in steps):
             # By the preferences of the host the latest version may be an older one; apt has changed nothing yet.
-            done = run_when_unlocked(host, (*words[:3], "--allow-downgrades", *words[3:]), LOCKED_WORDS)
+            done = self.run((*words[:3], "--allow-downgrades", *words[3:]), host)
         require_success(done, f"apt-get {verb} {' '.join(targets)}")
 
     def _is_unfinished(self, host: Host) -> bool:
@@ -117,7 +110,7 @@ class AptPackages(PackageManager):
     def _repair(self, host: Host) -> None:
         """Finishes the work of an interrupted dpkg; waits for a running one."""
         words = ("dpkg", *KEEP_CONFIGURATION, "--configure", "--pending")
-        require_success(run_when_unlocked(host, words, LOCKED_WORDS), "dpkg --configure --pending")
+        require_success(self.run(words, host), "dpkg --configure --pending")
 
 
 def _is_upgrade(wanted: Package, actual: PackageState, _change: Change) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.converge.contract import Change
 from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.commands import missing_programs
-from mainstay.converge.host.packages import error_lines, query, require_success, run_when_unlocked
+from mainstay.converge.host.packages import query, require_success
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import PRESENT, REMOVE, PackageState
 
@@ -24,13 +24,14 @@ LISTS_FRESH_SECONDS = 86400
 FRESH = f"--setopt=metadata_expire={LISTS_FRESH_SECONDS}"
 # Where dnf 4 and dnf 5 keep the lists of repositories.
 CACHES = (("/var/cache/dnf", ".solv"), ("/var/cache/libdnf5", ""))
-# dnf waits for its own lock, but fails on a lock of rpm.
-LOCKED_WORDS = ("can't create transaction lock", "Failed to obtain the transaction lock")
 
 
 class DnfPackages(PackageManager):
     name = "dnf"
     sources = ("/etc/yum.repos.d/", "/etc/dnf/", "/etc/yum.conf")
+    refresh_command = ("dnf", "--quiet", "--refresh", "makecache")
+    # dnf waits for its own lock, but fails on a lock of rpm.
+    locked_words = ("can't create transaction lock", "Failed to obtain the transaction lock")
 
     def unavailable(self, host: Host) -> str | None:
         return missing_programs(host, "dnf", "rpm")
@@ -74,11 +75,6 @@ class DnfPackages(PackageManager):
         ]
         return bool(times) and min(times) > oldest
 
-    def refresh_lists(self, host: Host) -> None:
-        done = run_when_unlocked(host, ("dnf", "--quiet", "--refresh", "makecache"), LOCKED_WORDS)
-        if done.exit_code != 0:
-            host.note(f"the package lists could not be refreshed: {error_lines(done)}")
-
     # ---- changing ----
     def perform_together(self, steps: Sequence[tuple[Package, PackageState, Change]], host: Host) -> None:
         verb = steps[0][2].verb
@@ -88,7 +84,7 @@ class DnfPackages(PackageManager):
             for wanted, actual, _ in steps
         ]
         words = ("dnf", "--quiet", "--assumeyes", FRESH, verb, *targets)
-        require_success(run_when_unlocked(host, words, LOCKED_WORDS), f"dnf {verb} {' '.join(targets)}")
+        require_success(self.run(words, host), f"dnf {verb} {' '.join(targets)}")
 
 
 def _with_version(name: str, version: str) -> str:
