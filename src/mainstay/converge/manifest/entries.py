@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     # A type, its properties, and the kinds of those properties that take a constant text unchanged.
     Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]
+    # The `defaults` of a list of resources, and their path, which is empty without them.
+    Defaults: TypeAlias = tuple[dict[str, Node], DocumentPath]
 
 # Types of a related manifest family that are refused by name.
 UNSUPPORTED_TYPES = {"scaffold"}
@@ -175,8 +177,8 @@ class ResourceReader:
             self.faults.add(
                 path, f"{type_name}: the list is empty; add `- name: properties`, or remove `{type_name}`"
             )
-        defaults, defaults_path = self._find_defaults(body, path)
-        if defaults_path and len(body) == 1:
+        defaults = self._find_defaults(body, path)
+        if defaults[1] and len(body) == 1:
             self.faults.add(path, f"{type_name}: the list has only `defaults`; add the resources they apply to")
         for index, written in enumerate(body):
             item = written if written.__class__ is dict else _bare_name(written)
@@ -197,9 +199,9 @@ class ResourceReader:
                         where, f"{type_name}#{shorten(name)}: properties must be a map, got {describe(properties)}"
                     )
                     continue
-                self._read_resource(known, name, properties, where, defaults, defaults_path)
+                self._read_resource(known, name, properties, where, defaults)
 
-    def _find_defaults(self, body: list[Node], path: DocumentPath) -> tuple[dict[str, Node], DocumentPath]:
+    def _find_defaults(self, body: list[Node], path: DocumentPath) -> Defaults:
         found: dict[str, Node] = {}
         found_path: DocumentPath = ()
         for index, item in enumerate(body):
@@ -230,21 +232,16 @@ class ResourceReader:
             self.faults.add((*path, "name"), f"{known[0].name}: name: {error}")
             return
         properties = {key: node for key, node in body.items() if key != "name"}
-        self._read_resource(known, name or "", properties, path, {}, ())
+        self._read_resource(known, name or "", properties, path, ({}, ()))
 
     def _read_resource(
-        self,
-        known: Known,
-        name: str,
-        properties: dict[str, Node],
-        path: DocumentPath,
-        defaults: dict[str, Node],
-        defaults_path: DocumentPath,
+        self, known: Known, name: str, properties: dict[str, Node], path: DocumentPath, defaults: Defaults
     ) -> None:
         if "for_each" in properties:
-            self._read_repeated(known, name, properties, path, defaults, defaults_path)
+            self._read_repeated(known, name, properties, path, defaults)
             return
         resource_type, table, plain = known
+        default_nodes, defaults_path = defaults
         before = self.faults.seen
         self.holds_secret = False
         self.secrets = {}
@@ -261,7 +258,7 @@ class ResourceReader:
             given["each"] = each
         if self.inherited:
             given.update(self.inherited)
-        merged = {**defaults, **properties} if defaults else properties
+        merged = {**default_nodes, **properties} if default_nodes else properties
         self.is_conditional = "control" in merged or self.is_entry_conditional
         for key, node in merged.items():
             # A short path for constant text: nothing to render, and seldom a fault.
@@ -324,20 +321,14 @@ class ResourceReader:
         self.manifest.resources.append(resource)
 
     def _read_repeated(
-        self,
-        known: Known,
-        name: str,
-        properties: dict[str, Node],
-        path: DocumentPath,
-        defaults: dict[str, Node],
-        defaults_path: DocumentPath,
+        self, known: Known, name: str, properties: dict[str, Node], path: DocumentPath, defaults: Defaults
     ) -> None:
         """Reads the resource once for each item of `for_each`."""
         from mainstay.converge.manifest.repetition import MOST_FAULTS, check_unused, read_items
 
         scope, before = self.manifest.scope, self.faults.seen
         prefix = _prefix(f"{known[0].name}#{name}")
-        self.values.private = self.values.sensitive = _may_be_sensitive({**defaults, **properties})
+        self.values.private = self.values.sensitive = _may_be_sensitive({**defaults[0], **properties})
         items = read_items(properties["for_each"], (*path, "for_each"), prefix, self.values, scope)
         rest = {key: node for key, node in properties.items() if key != "for_each"}
         if not items:
@@ -346,7 +337,7 @@ class ResourceReader:
         self.values.shared = {}
         for index, (key, value) in enumerate(items):
             scope.each = {"key": key, "value": value}
-            self._read_resource(known, name, rest, path, defaults, defaults_path)
+            self._read_resource(known, name, rest, path, defaults)
             if self.faults.seen - before > MOST_FAULTS:
                 left = len(items) - index - 1
                 self.faults.add((*path, "for_each"), f"{prefix}for_each: {left:,} more items are not checked")
