@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.host.state import (
-    AppendOnly,
-    list_names,
-    newest_sizes,
-    read_text,
-)
+from mainstay.converge.host.state import AppendOnly, read_text, run_ids, statuses
 from mainstay.converge.json_lines import document_pieces, event_lines
 from mainstay.converge.report import CHANGED, REFRESHED, STABLE, Event
 from mainstay.foundation.private_files import is_abandoned, remove
@@ -273,8 +268,7 @@ class History:
 
     def runs(self) -> list[str]:
         """Returns the ids of stored runs, newest first."""
-        names = list_names(f"{self.state.path}/history")
-        return sorted((name.removesuffix(".json") for name in names if name.endswith(".json")), reverse=True)
+        return run_ids(f"{self.state.path}/history")[::-1]
 
     def show(self, run_id: str) -> dict[str, Any] | None:
         text = read_text(f"{self.state.path}/history/{run_id}.json")
@@ -296,10 +290,11 @@ class History:
         if int(newest_run_id.rpartition("-")[2], 16) % SIZES_CHECKED_EVERY:
             return
         total = 0
-        for path, size in newest_sizes(folder):
+        # The newest name first.
+        for path, found in sorted(statuses(folder), key=lambda each: each[0], reverse=True):
             if is_abandoned(path):
                 remove(path)
                 continue
-            total += size
-            if total > LARGEST_HISTORY_BYTES and total != size:
+            total += found.st_size
+            if total > LARGEST_HISTORY_BYTES and total != found.st_size:
                 remove(path)

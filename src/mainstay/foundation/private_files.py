@@ -75,6 +75,13 @@ def fsync_directory(path: str) -> None:
         os.fsync(descriptor)
 
 
+def remove_incomplete_line(descriptor: int) -> None:
+    """Removes a last line that a crash left incomplete, so that the next line does not continue it."""
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.ftruncate(descriptor, os.pread(descriptor, size, 0).rfind(b"\n") + 1)
+
+
 def remove(path: str) -> None:
     """Removes a file that may already be gone."""
     try:

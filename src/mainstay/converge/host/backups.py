@@ -6,12 +6,12 @@ import json
 import os
 from hashlib import sha256
 
-from mainstay.converge.host.state import file_name
+from mainstay.converge.host.state import file_name, run_ids, statuses
 from mainstay.foundation.private_files import closing_descriptor, remove, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from typing import Any
 
     from mainstay.converge.host.state import StateDirectory
@@ -80,37 +80,26 @@ class Backups:
     def list(self, path: str) -> list[Backup]:
         """Returns the backups of a path, newest first."""
         folder = os.path.join(self.state.path, "backups", "paths", file_name(path))
-        try:
-            runs = sorted(
-                (name.removesuffix(".json") for name in os.listdir(folder) if name.endswith(".json")), reverse=True
-            )
-        except FileNotFoundError:
-            return []
         found = []
-        for run_id in runs:
+        for run_id in reversed(run_ids(folder)):
             with open(os.path.join(folder, f"{run_id}.json"), encoding="utf-8") as file:
                 found.append(Backup(run_id, os.path.join(folder, f"{run_id}.content"), json.load(file)))
         return found
 
     def _prune(self, folder: str, objects: str) -> None:
-        runs = sorted(name.removesuffix(".json") for name in os.listdir(folder) if name.endswith(".json"))
-        for run_id in runs[:-MOST_PER_PATH]:
+        for run_id in run_ids(folder)[:-MOST_PER_PATH]:
             self._drop(folder, run_id)
         self._prune_total(os.path.dirname(folder), objects)
-        for path, found in _statuses(objects):
+        for path, found in statuses(objects):
             if found.st_nlink == 1:
                 remove(path)
 
     def _prune_total(self, paths: str, objects: str) -> None:
-        total = sum(found.st_size for _, found in _statuses(objects))
+        total = sum(found.st_size for _, found in statuses(objects))
         if total <= LARGEST_TOTAL_BYTES:
             return
-        kept = sorted(
-            (name.removesuffix(".json"), os.path.join(paths, folder))
-            for folder in os.listdir(paths)
-            for name in os.listdir(os.path.join(paths, folder))
-            if name.endswith(".json")
-        )
+        folders = [os.path.join(paths, name) for name in os.listdir(paths)]
+        kept = sorted((run_id, folder) for folder in folders for run_id in run_ids(folder))
         # The newest backup stays, however large: it is the most likely to be needed.
         for run_id, folder in kept[:-1]:
             content = os.path.join(folder, f"{run_id}.content")
@@ -124,12 +113,3 @@ class Backups:
     def _drop(self, folder: str, run_id: str) -> None:
         remove(os.path.join(folder, f"{run_id}.json"))
         remove(os.path.join(folder, f"{run_id}.content"))
-
-
-def _statuses(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yields the status of all files in a folder that another run may be cleaning up too."""
-    for entry in os.scandir(folder):
-        try:
-            yield entry.path, entry.stat()
-        except FileNotFoundError:
-            continue

@@ -13,7 +13,13 @@ import os
 import time
 from contextlib import contextmanager
 
-from mainstay.foundation.private_files import closing_descriptor, fsync_directory, write_all, write_private_file
+from mainstay.foundation.private_files import (
+    closing_descriptor,
+    fsync_directory,
+    remove_incomplete_line,
+    write_all,
+    write_private_file,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +111,7 @@ class SecretFiles:
     def _append(self, verb: str, path: str) -> None:
         with self._locked() as descriptor:
             self.read()
-            _remove_incomplete_line(descriptor)
+            remove_incomplete_line(descriptor)
             line = _line(verb, path, int(time.time()))
             write_all(descriptor, line)
             self._appended += 1
@@ -155,12 +161,6 @@ def _is_same_file(descriptor: int, path: str) -> bool:
         return os.stat(path).st_ino == os.fstat(descriptor).st_ino
     except FileNotFoundError:
         return False
-
-
-def _remove_incomplete_line(descriptor: int) -> None:
-    size = os.fstat(descriptor).st_size
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        os.ftruncate(descriptor, os.pread(descriptor, size, 0).rfind(b"\n") + 1)
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -10,7 +10,14 @@ import time
 from contextlib import contextmanager
 
 from mainstay.converge.contract import Stopped
-from mainstay.foundation.private_files import closing_descriptor, fsync_directory, remove, write_all, write_private_file
+from mainstay.foundation.private_files import (
+    closing_descriptor,
+    fsync_directory,
+    remove,
+    remove_incomplete_line,
+    write_all,
+    write_private_file,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,9 +238,9 @@ class AppendOnly:
     def append(self, line: str, *, durable: bool) -> None:
         if self._descriptor is None:
             is_new = not os.path.exists(self.path)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._remove_incomplete_line()
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._descriptor = os.open(self.path, flags, 0o600)
+            remove_incomplete_line(self._descriptor)
             if is_new and durable:
                 fsync_directory(os.path.dirname(self.path))
         try:
@@ -244,16 +251,6 @@ class AppendOnly:
             # On a full disk a part of the line may be written; the next append removes it first.
             self.close()
             raise
-
-    def _remove_incomplete_line(self) -> None:
-        """Removes a last line that a crash left incomplete, so that the next line does not continue it."""
-        try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        with open(descriptor, "r+b") as file:
-            content = file.read()
-            file.truncate(content.rfind(b"\n") + 1)
 
     def lines(self) -> list[str]:
         try:
@@ -330,16 +327,18 @@ def list_names(directory: str) -> list[str]:
         return []
 
 
-def newest_sizes(directory: str) -> list[tuple[str, int]]:
-    """Returns files and their sizes, the newest name first."""
-    found = []
-    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name, reverse=True):
+def run_ids(directory: str) -> list[str]:
+    """Returns the runs that have a `.json` file in a directory, the oldest first."""
+    return sorted(name.removesuffix(".json") for name in list_names(directory) if name.endswith(".json"))
+
+
+def statuses(directory: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yields path and status of all files in a directory that another run may be cleaning up too."""
+    for entry in os.scandir(directory):
         try:
-            found.append((entry.path, entry.stat().st_size))
+            yield entry.path, entry.stat()
         except FileNotFoundError:
-            # A concurrent run removed it.
             continue
-    return found
 
 
 def read_text(path: str) -> str | None:
