@@ -548,12 +548,9 @@ def restore_backup(path: str, run_id: str | None) -> Backup:
     if not kept:
         of_run = "" if run_id is None else f" from run {run_id}"
         raise Missing(f"{path} has no backup{of_run}; files are backed up if their resource has `backup: true`")
-    try:
-        old = host.files.lstat(path)
-        if old.st_mode & 0o170000 != 0o100000:
-            raise Failure(f"{path} is not a regular file; it is not replaced")
-    except FileNotFoundError:
-        old = None
+    old = host.files.lstat_or_none(path)
+    if old is not None and old.st_mode & 0o170000 != 0o100000:
+        raise Failure(f"{path} is not a regular file; it is not replaced")
     wanted = kept[0]
     content = host.files.read(wanted.content_path, wanted.size)
     if content is None or len(content) != wanted.size:

@@ -88,19 +88,11 @@ class Files:
         return os.stat(path)
 
     def exists(self, path: str) -> bool:
-        try:
-            self.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+        return is_found(self.stat, path)
 
     def lexists(self, path: str) -> bool:
         """Like `exists`, but a link counts by itself."""
-        try:
-            os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+        return is_found(os.lstat, path)
 
     def refuse_to_run(self, path: str) -> None:
         """Raises `NotYetThere` in a dry run if an earlier resource would change the path."""
@@ -172,6 +164,13 @@ class Files:
         except OSError as error:
             error.filename = path
             raise
+
+    def lstat_or_none(self, path: str) -> Any:
+        """Like `lstat`; None if nothing is at the path."""
+        try:
+            return self.lstat(path)
+        except FileNotFoundError:
+            return None
 
     def readlink(self, path: str) -> str:
         place, name = self._at(path)
@@ -882,6 +881,14 @@ class StagedDirectory(Struct):
         """Removes the directory with what is left in it."""
         os.close(self.descriptor)
         self._files.remove_staged(self._temp, self._place)
+
+
+def is_found(look: Callable[[str], Any], path: str) -> bool:
+    try:
+        look(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from mainstay.converge.host.files import (
     cannot_give_away,
     cannot_write_in,
     errors_at,
+    is_found,
     refuse_hard_links,
     require_size,
 )
@@ -193,11 +194,8 @@ class ForecastFiles(Files):
         if not os.access(key, os.W_OK | os.X_OK):
             raise Failure(cannot_write_in(directory))
         if found.st_mode & modes.S_ISVTX and self.effective_uid not in (0, found.st_uid):
-            try:
-                old = self.lstat(path)
-            except FileNotFoundError:
-                return
-            if old.st_uid != self.effective_uid:
+            old = self.lstat_or_none(path)
+            if old is not None and old.st_uid != self.effective_uid:
                 raise Failure(f"no permission to replace {path}: it belongs to another user")
 
     def _refuse_foreign(self, path: str, uid: int, gid: int) -> None:
@@ -251,11 +249,7 @@ class ForecastFiles(Files):
     def lexists(self, path: str) -> bool:
         if not self._is_changed:
             return super().lexists(path)
-        try:
-            self._look(self._resolved(path, follows_last=False), path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+        return is_found(lambda path: self.look(self._resolved(path, follows_last=False)), path)
 
     def refuse_to_run(self, path: str) -> None:
         if not self._is_changed:

@@ -22,16 +22,14 @@ MOST_PROCESSES = 10
 
 def home_is_missing(files: Files, path: str) -> bool:
     """Raises `Failure` if something else than a directory is at the path."""
-    try:
-        found = files.lstat(path)
-        if modes.S_ISLNK(found.st_mode):
-            real = files.follow(path)
-            try:
-                found = files.lstat(real)
-            except FileNotFoundError:
-                raise Failure(f"home {path} is a link to {real}, which does not exist") from None
-    except FileNotFoundError:
+    found = files.lstat_or_none(path)
+    if found is None:
         return True
+    if modes.S_ISLNK(found.st_mode):
+        real = files.follow(path)
+        found = files.lstat_or_none(real)
+        if found is None:
+            raise Failure(f"home {path} is a link to {real}, which does not exist")
     if not modes.S_ISDIR(found.st_mode):
         raise Failure(f"home {path} is not a directory")
     return False
@@ -79,9 +77,8 @@ def _copy(files: Files, source: str, target: str, uid: int, gid: int, depth: int
 
 def why_home_is_kept(files: Files, path: str, uid: int, other_homes: Iterable[tuple[str, str]]) -> str | None:
     """Returns why the home of a user must not be removed, or None. `other_homes`: (user, home) of all other users."""
-    try:
-        found = files.lstat(path)
-    except FileNotFoundError:
+    found = files.lstat_or_none(path)
+    if found is None:
         return None
     if modes.S_ISLNK(found.st_mode):
         return "it is a link"
@@ -102,12 +99,9 @@ def why_home_is_kept(files: Files, path: str, uid: int, other_homes: Iterable[tu
 
 def remove_home(files: Files, path: str) -> None:
     """`why_home_is_kept` was called before."""
-    try:
-        files.lstat(path)
-    except FileNotFoundError:
-        return
-    files.check_removable(path)
-    files.remove_tree(path)
+    if files.lstat_or_none(path) is not None:
+        files.check_removable(path)
+        files.remove_tree(path)
 
 
 # ---- processes ----

@@ -42,11 +42,9 @@ class PosixArchives(Provider):
         state.wanted_gid = files.effective_gid if wanted.group is None else accounts.gid(wanted.group)
         if wanted.creates is not None:
             state.creates_exists = files.lexists(wanted.creates)
-        try:
-            found = files.lstat(wanted.name)
-        except FileNotFoundError:
+        state.stat = found = files.lstat_or_none(wanted.name)
+        if found is None:
             return state
-        state.stat = found
         state.kind = KINDS.get(modes.S_IFMT(found.st_mode), "other")
         state.ensure = PRESENT
         state.owner, state.group = accounts.user(found.st_uid), accounts.group(found.st_gid)

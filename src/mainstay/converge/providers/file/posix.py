@@ -263,20 +263,15 @@ class PosixFiles(Provider):
             try:
                 found = host.files.lstat(host.files.follow(path))
             except FileNotFoundError:
-                self._refuse_dangling(path, host)
+                if host.files.lstat_or_none(path) is not None:
+                    target = host.files.readlink(path)
+                    raise Failure(f"{path} is a link to {target}, which does not exist") from None
                 levels.append(path)
                 path = posixpath.dirname(path)
                 continue
             if levels and not modes.S_ISDIR(found.st_mode):
                 raise Failure(f"{path} is not a directory")
             return levels[::-1]
-
-    def _refuse_dangling(self, path: str, host: Host) -> None:
-        try:
-            host.files.lstat(path)
-        except FileNotFoundError:
-            return
-        raise Failure(f"{path} is a link to {host.files.readlink(path)}, which does not exist")
 
     def _note_parents(self, levels: list[str], host: Host) -> None:
         if len(levels) > 1:
