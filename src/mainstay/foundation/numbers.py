@@ -5,6 +5,8 @@ from __future__ import annotations
 # The largest value of an integer column in a database.
 LARGEST_NUMBER = 2**63 - 1
 LONGEST_DIGITS = 19
+# Of users and groups: one more means "unchanged" to the kernel.
+LARGEST_ID = 2**32 - 2
 
 
 def parse_count(text: str, least: int, most: int) -> int | None:

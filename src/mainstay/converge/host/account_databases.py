@@ -10,7 +10,7 @@ import pwd
 from itertools import chain
 
 from mainstay.converge.contract import Failure
-from mainstay.foundation.numbers import parse_count
+from mainstay.foundation.numbers import LARGEST_ID, parse_count
 from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
@@ -24,7 +24,6 @@ PASSWD, SHADOW, GROUP, GSHADOW = "/etc/passwd", "/etc/shadow", "/etc/group", "/e
 LOGIN_DEFS, USERADD_DEFAULTS = "/etc/login.defs", "/etc/default/useradd"
 LARGEST_DATABASE_BYTES = 256 * 1024 * 1024
 LARGEST_SETTINGS_BYTES = 1024 * 1024
-LARGEST_ID = 2**32 - 2
 # The defaults of the shadow tools for what login.defs does not set.
 RANGES = {
     "UID_MIN": 1000,

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from mainstay.converge.host.account_databases import AccountDatabases
     from mainstay.converge.host.host import Host
 
-LARGEST_ID = 2**32 - 2
-
 
 class Accounts:
     def __init__(self) -> None:
@@ -77,7 +75,7 @@ class Accounts:
         return self._groups[gid]
 
     def _number(self, name: str, what: str) -> int:
-        from mainstay.foundation.numbers import parse_count
+        from mainstay.foundation.numbers import LARGEST_ID, parse_count
 
         number = parse_count(name, 0, LARGEST_ID)
         if number is not None:

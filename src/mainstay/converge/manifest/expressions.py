@@ -269,9 +269,9 @@ class Template:
             if isinstance(part, Expression):
                 part.check()
 
-    def needs_jinja(self) -> bool:
-        """Whether it contains more than plain look-ups."""
-        return any(isinstance(part, Expression) and part.constant is None for part in self.parts)
+    def computed(self) -> list[Expression]:
+        """The expressions that are more than plain look-ups."""
+        return [part for part in self.parts if isinstance(part, Expression) and part.constant is None]
 
     def render(self, scope: TemplateScope) -> Any:
         """Returns the value, which keeps its type if the text is exactly one expression."""

@@ -210,17 +210,15 @@ def _missing_in(
 
 def _files_of(template: Template) -> Iterator[str]:
     """Files that `template('…')` and `file('…')` name."""
-    for part in template.parts:
-        if not isinstance(part, str) and part.constant is None:
-            references = part.references()
-            yield from (*references.templates, *references.files)
+    for part in template.computed():
+        references = part.references()
+        yield from (*references.templates, *references.files)
 
 
 def _template_problems(template: Template, files: Surroundings) -> Iterator[str]:
-    for part in template.parts:
-        if not isinstance(part, str) and part.constant is None:
-            problems = (_template_problem(path, files) for path in part.references().templates)
-            yield from (problem for problem in problems if problem is not None)
+    for part in template.computed():
+        problems = (_template_problem(path, files) for path in part.references().templates)
+        yield from (problem for problem in problems if problem is not None)
 
 
 def _template_problem(path: str, files: Surroundings) -> str | None:

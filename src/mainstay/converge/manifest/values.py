@@ -99,7 +99,7 @@ class ValueReader:
         self, tree: Any, path: DocumentPath, prefix: str, scope: TemplateScope, **where: bool
     ) -> bool:
         """Reports what can never work in templates that are rendered now; a plain look-up fails when it is rendered."""
-        templates = [template for template in _templates_in(tree) if template.needs_jinja()]
+        templates = [template for template in _templates_in(tree) if template.computed()]
         if not templates:
             return False
         from mainstay.converge.manifest.static_checks import StaticCheck

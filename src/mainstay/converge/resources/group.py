@@ -6,6 +6,7 @@ import re
 
 from mainstay.converge.contract import Change, Failure, NamedState, Property, Resource, ResourceType
 from mainstay.converge.value_kinds import BOOLEAN, Unfit, or_template, parse_number, parsed_kind
+from mainstay.foundation.numbers import LARGEST_ID
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -19,8 +20,6 @@ CREATE, UPDATE, REMOVE = "create", "update", "remove"
 # Names that every tool accepts: a letter first, so that no name reads as a number or an option. Samba uses a final `$`.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?")
 LONGEST_NAME = 32
-# The largest number means "unchanged" to the kernel.
-LARGEST_ID = 2**32 - 2
 ID_SCHEMA = or_template({"type": ["integer", "null"], "minimum": 0, "maximum": LARGEST_ID})
 MOST_SHOWN = 5
 

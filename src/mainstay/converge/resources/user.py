@@ -16,7 +16,7 @@ from mainstay.converge.resources.group import (
     shown_names,
 )
 from mainstay.converge.value_kinds import BOOLEAN, SCALAR_SCHEMA, TEXT, TEXTS, Unfit, parsed_kind
-from mainstay.foundation.numbers import parse_count
+from mainstay.foundation.numbers import LARGEST_ID, parse_count
 from mainstay.foundation.text import line_problem
 
 TYPE_CHECKING = False
@@ -340,7 +340,7 @@ class UserType(ResourceType):
 
 
 def _group_problem(name: str) -> str | None:
-    return None if parse_count(name, 0, 2**32 - 2) is not None else name_problem(name)
+    return None if parse_count(name, 0, LARGEST_ID) is not None else name_problem(name)
 
 
 def groups_to_change(wanted: User, actual: UserState) -> tuple[tuple[str, ...], tuple[str, ...]]:
