@@ -11,6 +11,7 @@ from mainstay.converge.contract import CommandFailed, Failure, Stopped, TimedOut
 from mainstay.converge.host.account_databases import GROUP, GSHADOW, PASSWD, SHADOW
 from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.commands import missing_programs, search_path
+from mainstay.converge.host.facts import read_small
 from mainstay.converge.host.state import Busy
 from mainstay.foundation.private_files import closing_descriptor
 
@@ -128,11 +129,8 @@ def _lock_file_problem(path: str) -> str | None:
 
 
 def _described(process: int) -> str:
-    try:
-        with open(f"/proc/{process}/comm", encoding="utf-8", errors="replace") as name:
-            return f"{process} ({name.read().strip()})"
-    except OSError:
-        return str(process)
+    name = read_small(f"/proc/{process}/comm")
+    return str(process) if name is None else f"{process} ({name.strip()})"
 
 
 # ---- accounts of other sources ----

@@ -7,6 +7,7 @@ import stat as modes
 from contextlib import suppress
 
 from mainstay.converge.contract import Failure
+from mainstay.converge.host.facts import read_small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,27 +112,17 @@ def processes_of(uid: int) -> tuple[str, ...]:
     own_space = _user_space("self")
     for entry in os.listdir("/proc"):
         if entry.isdigit() and str(uid) in _uids_of(entry) and _user_space(entry) in (own_space, None):
-            found.append(f"{entry} ({_name_of(entry)})")
+            name = read_small(f"/proc/{entry}/comm")
+            found.append(f"{entry} ({'ended' if name is None else name.strip()})")
             if len(found) == MOST_PROCESSES:
                 break
     return tuple(found)
 
 
 def _uids_of(process: str) -> list[str]:
-    try:
-        with open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as lines:
-            return next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
-    except OSError:
-        # It has ended.
-        return []
-
-
-def _name_of(process: str) -> str:
-    try:
-        with open(f"/proc/{process}/comm", encoding="utf-8", errors="replace") as name:
-            return name.read().strip()
-    except OSError:
-        return "ended"
+    """Empty if the process has ended."""
+    lines = (read_small(f"/proc/{process}/status") or "").split("\n")
+    return next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
 
 
 def _user_space(process: str) -> str | None:

@@ -220,9 +220,10 @@ class ResourceReader:
 
     def _read_flat(self, known: Known, body: dict[str, Node], path: DocumentPath) -> None:
         if "name" not in body:
+            first_key = shorten(next(iter(body), "name"))
             self.faults.add(
                 path,
-                f"{known[0].name}: a map without `name`; add it, or write a list: `- {_first_key(body)}:` and its properties below",
+                f"{known[0].name}: a map without `name`; add it, or write a list: `- {first_key}:` and its properties below",
                 at_key=True,
             )
             return
@@ -746,10 +747,6 @@ def _prefix(identity: str) -> str:
 
 def _shown(resource: Resource) -> str:
     return shorten(resource.id, LONGEST_SHOWN_IDENTITY)
-
-
-def _first_key(body: dict[str, Node]) -> str:
-    return shorten(next(iter(body), "name"))
 
 
 def _read_or_none(kind: ValueKind, text: str) -> Any:

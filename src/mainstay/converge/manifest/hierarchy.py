@@ -134,8 +134,8 @@ def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 
 def nest(key: str, value: Any) -> dict[str, Any]:
     """`a.b` = 1 as {a: {b: 1}}."""
-    nested: Any = value
-    for part in reversed(key.split(".")):
+    *above, last = key.split(".")
+    nested: dict[str, Any] = {last: value}
+    for part in reversed(above):
         nested = {part: nested}
-    result: dict[str, Any] = nested
-    return result
+    return nested

@@ -49,13 +49,7 @@ def core_value(text: str) -> Any:
     if kind in ("true", "false"):
         return kind == "true"
     if kind == "float":
-        return float(
-            text.replace(".inf", "inf")
-            .replace(".Inf", "inf")
-            .replace(".INF", "inf")
-            .replace(".n", "n")
-            .replace(".N", "n")
-        )
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     return int(text, {"int": 10, "oct": 8, "hex": 16}[kind or "int"])
 
 
