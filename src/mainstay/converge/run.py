@@ -497,10 +497,9 @@ def read_entry(type_name: str, name: str, provider_name: str | None) -> tuple[di
         text = state.text(session.host.files)
         if text is not None:
             properties["content"] = as_text(text)
-    given = {"type": type_name, "name": name, "id": wanted.id, "place": ()}
     table = resource_type.properties
     typed = {key: table[key].kind.accept(value) if key in table else value for key, value in properties.items()}
-    for key, problem in resource_type.check(resource_type.resource({**given, **typed})):
+    for key, problem in resource_type.check(resource_type.resource({**wanted.__dict__, **typed})):
         # The host has what a manifest may not give.
         if key in properties:
             del properties[key]

@@ -56,14 +56,13 @@ class Finished(Struct):
     output: str
 
 
-class Commands:
-    def __init__(self, stop: StopFlag, about_to_wait: Callable[[], None]) -> None:
-        self.stop = stop
-        self.about_to_wait = about_to_wait
-        # The number of commands that may have changed something.
-        self.count = 0
-        # Records a command that the next run must end if this run is killed.
-        self.running: RunningCommand | None = None
+class Commands(Struct):
+    stop: StopFlag
+    about_to_wait: Callable[[], None]
+    # The number of commands that may have changed something.
+    count: int = 0
+    # Records a command that the next run must end if this run is killed.
+    running: RunningCommand | None = None
 
     def run(
         self,

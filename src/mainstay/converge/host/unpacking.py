@@ -163,13 +163,12 @@ class _XzReader:
                 return found
 
 
-class _Forward:
+class _Forward(Struct):
     """A stream that `tarfile` can skip in, but not go back. Counts every byte, also those that are skipped."""
 
-    def __init__(self, read: Callable[[int], bytes], budget: UnpackingBudget) -> None:
-        self._read = read
-        self._budget = budget
-        self._position = 0
+    _read: Callable[[int], bytes]
+    _budget: UnpackingBudget
+    _position: int = 0
 
     def tell(self) -> int:
         return self._position

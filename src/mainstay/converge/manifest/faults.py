@@ -59,14 +59,12 @@ class Faults:
 
     def located(self) -> list[Fault]:
         """The faults with line and column, in the order of the text."""
-        if not self.found:
-            return []
-        places = locate(self.text, [path for path, _, _ in self.found])
-        faults = []
-        for path, at_key, message in self.found:
-            if not self.text:
-                # A document built by a program has no lines.
-                faults.append(Fault(self.file, None, None, message))
-                continue
-            faults.append(Fault(self.file, *nearest_place(places, path, at_key=at_key), message))
+        if not self.text:
+            # A document built by a program has no lines.
+            return [Fault(self.file, None, None, message) for _, _, message in self.found]
+        places = locate(self.text, [path for path, _, _ in self.found]) if self.found else {}
+        faults = [
+            Fault(self.file, *nearest_place(places, path, at_key=at_key), message)
+            for path, at_key, message in self.found
+        ]
         return sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jinja2 import nodes
 
 from mainstay.converge.manifest.static_checks import Reference, References
+from mainstay.foundation.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +25,9 @@ def read_references(expression: nodes.Node, environment: Environment) -> Referen
     return references
 
 
-class _Walk:
-    def __init__(self, references: References, environment: Environment) -> None:
-        self.references = references
-        self.environment = environment
+class _Walk(Struct):
+    references: References
+    environment: Environment
 
     def visit(self, node: nodes.Node, *, in_branch: bool, has_default: bool) -> None:
         # Iterative: an expression may be nested as deeply as Jinja2 can compile it.
