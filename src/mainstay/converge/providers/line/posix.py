@@ -138,8 +138,7 @@ class PosixLines(Provider):
         if first.file is None or first.kind != PRESENT:
             raise Failure("not a regular file")
         self._keep_secrets(wanted, host)
-        for step in steps[-1:]:
-            self._apply(step, first.file)
+        self._apply(steps[-1], first.file)
         state = self._state_of(wanted, first.file)
         if host.shows_differences and state.plan.splices:
             state.difference = _differences(first.file.document, wanted, state)
@@ -168,8 +167,7 @@ class PosixLines(Provider):
     def perform_together(self, steps: Sequence[Step], host: Host) -> None:
         file = steps[0][1].file
         try:
-            for step in steps[-1:]:
-                self._apply(step, file)
+            self._apply(steps[-1], file)
             self._write(steps, file, host)
         except BaseException:
             for _, actual, _ in steps:
