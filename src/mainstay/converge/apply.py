@@ -18,7 +18,7 @@ from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import evaluate_condition, render_deferred, render_tree
 from mainstay.converge.report import CHANGED, FAILED, SKIPPED, STABLE, UNMET, Event, Report
 from mainstay.converge.value_kinds import Unfit, conceal, to_text
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -517,7 +517,7 @@ class Run:
         made, failures = _try_each(changes, lambda change: provider.perform(resource, event.state, change, self.host))
         if not failures:
             return
-        if any(change.refresh or change.replaces_refresh for change in made):
+        if any(change.pays for change in made):
             # The refresh succeeded and something else failed: the next run must not repeat the refresh.
             self.ledger.pay(resource.key_of(resource.id))
         if any(change.refresh for change in made):

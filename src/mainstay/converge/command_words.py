@@ -7,7 +7,7 @@ word. `manifest/command_templates.py` renders the words.
 from __future__ import annotations
 
 from mainstay.converge.value_kinds import COMMAND, SCALAR_SCHEMA, Unfit, ValueKind, read_text
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import stat as modes
 from abc import ABC, abstractmethod
 
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -208,19 +208,24 @@ class NamedState(State):
         return {"ensure": self.ensure, "name": self.name, "provider": self.provider}
 
 
-class Change(Struct):
+class Change:
     """One step from the actual to the desired state, with its reason.
 
     The steps of one decision are independent: each is tried, also if an earlier step failed or is refused.
     """
 
-    verb: str
-    reason: str
-    refresh: bool = False
-    # Whether this step replaces an owed refresh.
-    replaces_refresh: bool = False
-    # Why the host would refuse this step, or only pretend to make it: the step is not tried, and the event gets this.
-    refusal: Failure | None = None
+    __slots__ = ("pays", "reason", "refresh", "refusal", "verb")
+
+    def __init__(
+        self, verb: str, reason: str, *, refresh: bool = False, pays: bool = False, refusal: Failure | None = None
+    ) -> None:
+        self.verb = verb
+        self.reason = reason
+        self.refresh = refresh
+        # Whether this step pays an owed refresh: it is the refresh, or replaces it.
+        self.pays = pays or refresh
+        # Why the host would refuse this step, or only pretend to make it: the step is not tried, and the event gets this.
+        self.refusal = refusal
 
 
 class ResourceType(ABC):

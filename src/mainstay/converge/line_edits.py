@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False

@@ -30,8 +30,8 @@ from mainstay.converge.manifest.resolve import Manifest, Source, resolve
 from mainstay.converge.redaction import Redactor, redact_state, secret_names, secret_values
 from mainstay.converge.report import Observer
 from mainstay.converge.value_kinds import describe
+from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad, Fault
-from mainstay.foundation.structs import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import decode, locate, nearest_place, parse

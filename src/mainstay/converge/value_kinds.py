@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
 from mainstay.foundation.text import REDACTED, Tainted, shorten
 from mainstay.foundation.yaml.scalars import PlainScalar, to_value
 

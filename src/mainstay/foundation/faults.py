@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ def private_draft(path: FilePath, *, durable: bool = False, keep_existing: bool 
     draft = f"{os.fspath(path)}.{os.getpid()}.{os.urandom(4).hex()}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with closing_descriptor(descriptor):
+        with Closing(descriptor):
             yield descriptor
             if durable:
                 os.fsync(descriptor)
@@ -61,17 +61,23 @@ def write_all(descriptor: int, content: bytes) -> None:
         content = content[os.write(descriptor, content) :]
 
 
-@contextmanager
-def closing_descriptor(descriptor: int) -> Iterator[int]:
-    """Closes an open descriptor when the block ends."""
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+class Closing:
+    """Closes an open descriptor when the block ends. A class, because a generator takes four times as long."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._descriptor)
 
 
 def fsync_directory(path: str) -> None:
-    with closing_descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
+    with Closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         os.fsync(descriptor)
 
 

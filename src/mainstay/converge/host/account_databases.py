@@ -10,8 +10,8 @@ import pwd
 from itertools import chain
 
 from mainstay.converge.contract import Failure
+from mainstay.foundation import Struct
 from mainstay.foundation.numbers import LARGEST_ID, parse_count
-from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.commands import missing_programs, search_path
 from mainstay.converge.host.facts import read_small
 from mainstay.converge.host.state import Busy
-from mainstay.foundation.private_files import closing_descriptor
+from mainstay.foundation.private_files import Closing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _kernel_lock_problem() -> str | None:
     except OSError:
         # Not created yet, or not ours to open: the tool says why.
         return None
-    with closing_descriptor(descriptor):
+    with Closing(descriptor):
         asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, process = struct.unpack("hhqqi4x", fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else f"{KERNEL_LOCK} is locked by process {_described(process)}"
@@ -118,7 +118,7 @@ def _lock_file_problem(path: str) -> str | None:
         return None
     except OSError as error:
         return f"the lock {path} cannot be read ({error.strerror}); if no tool is running, remove it"
-    with closing_descriptor(descriptor):
+    with Closing(descriptor):
         content = os.read(descriptor, LARGEST_LOCK_BYTES).rstrip(b"\0")
     if not content.isdigit():
         return f"the lock {path} names no process; if no tool such as vipw is running, remove it"

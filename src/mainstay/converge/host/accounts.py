@@ -75,11 +75,12 @@ class Accounts:
         return self._groups[gid]
 
     def _number(self, name: str, what: str) -> int:
-        from mainstay.foundation.numbers import LARGEST_ID, parse_count
+        if name.isdigit():
+            from mainstay.foundation.numbers import LARGEST_ID, parse_count
 
-        number = parse_count(name, 0, LARGEST_ID)
-        if number is not None:
-            return number
+            number = parse_count(name, 0, LARGEST_ID)
+            if number is not None:
+                return number
         databases = self._forecast()
         if databases is not None:
             number = databases.local_number(name, what)

@@ -7,7 +7,7 @@ import os
 from hashlib import sha256
 
 from mainstay.converge.host.state import file_name, run_ids, statuses
-from mainstay.foundation.private_files import closing_descriptor, remove, write_all
+from mainstay.foundation.private_files import Closing, remove, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Backups:
         digest = sha256()
         size = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with closing_descriptor(os.open(content, flags, 0o600)) as descriptor:
+        with Closing(os.open(content, flags, 0o600)) as descriptor:
             for chunk in chunks:
                 digest.update(chunk)
                 write_all(descriptor, chunk)

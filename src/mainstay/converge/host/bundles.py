@@ -8,8 +8,8 @@ import stat
 import tarfile
 import zipfile
 
+from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad, Fault
-from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ import sys
 import time
 
 from mainstay.converge.contract import CommandFailed, Missing, Stopped, TimedOut
-from mainstay.foundation.private_files import closing_descriptor
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
+from mainstay.foundation.private_files import Closing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class ChildProcess(Struct):
         grace_until = 0.0
         output_until: float | None = None
         running = True
-        with closing_descriptor(os.pidfd_open(child.pid)) as process:
+        with Closing(os.pidfd_open(child.pid)) as process:
             poll.register(process, select.POLLIN)
             while running or streams:
                 now = time.monotonic()
@@ -278,7 +278,7 @@ def _pipe_with(content: bytes) -> int:
     if len(content) > LARGEST_STDIN_BYTES:
         raise CommandFailed(f"the input of a command is larger than {LARGEST_STDIN_BYTES} bytes")
     reading, writing = os.pipe()
-    with closing_descriptor(writing):
+    with Closing(writing):
         os.write(writing, content)
     return reading
 

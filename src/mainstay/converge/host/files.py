@@ -12,14 +12,14 @@ import errno
 import os
 import stat as modes
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from mainstay.converge.contract import Failure, Missing
 from mainstay.converge.host.parents import ACCESS_ACL, DEFAULT_ACL, ENTRY_FLAGS, ROOT, LinkRefused, Parents
 from mainstay.converge.host.state import TEMP_PREFIX
+from mainstay.foundation import Struct
 from mainstay.foundation.digests import sha256_of_pieces
-from mainstay.foundation.private_files import closing_descriptor, write_all
-from mainstay.foundation.structs import Struct
+from mainstay.foundation.private_files import Closing, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ DEEPEST_OPEN = 200
 MOST_PASSES = 1000
 MOST_SOURCE_DIRECTORIES = 256
 RENAME_EXCHANGE = 2
+SPECIAL_BITS = modes.S_ISUID | modes.S_ISGID | modes.S_ISVTX
 # Of `os.path.realpath`, since Python 3.10.
 STRICT: Mapping[str, Any] = {"strict": True} if sys.version_info >= (3, 10) else {}
 
@@ -111,7 +112,7 @@ class Files:
         return sorted(os.listdir(path))
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        with closing_descriptor(os.open(path, READ_FLAGS & ~os.O_NOFOLLOW)) as descriptor:
+        with Closing(os.open(path, READ_FLAGS & ~os.O_NOFOLLOW)) as descriptor:
             yield from read_all(descriptor)
 
     def read(self, path: str, limit: int) -> bytes | None:
@@ -128,7 +129,7 @@ class Files:
         directory, _, name = path.rpartition("/")
         place = self._kept.get(directory)
         if place is None:
-            with errors_at(path):
+            with ErrorsAt(path):
                 place = self._parents.reach(directory)
         return place, name or "."
 
@@ -151,7 +152,7 @@ class Files:
         return place.below(name)
 
     def _find(self, path: str, *, trusting: bool) -> tuple[Place, str]:
-        with errors_at(path):
+        with ErrorsAt(path):
             return self._walker().find(path, trusting=trusting)
 
     # ---- reading managed paths ----
@@ -174,18 +175,23 @@ class Files:
 
     def readlink(self, path: str) -> str:
         place, name = self._at(path)
-        with errors_at(path):
+        with ErrorsAt(path):
             return os.readlink(name, dir_fd=place.handle)
 
     def names_in(self, path: str) -> list[str]:
         """Returns the sorted names in a directory, which must not be a link."""
         place, name = self._at(path)
-        with errors_at(path), closing_descriptor(os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)) as descriptor:
+        with ErrorsAt(path), Closing(os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)) as descriptor:
             return sorted(os.listdir(descriptor))
 
     def content_chunks(self, path: str) -> Iterator[bytes]:
-        with closing_descriptor(self._open(path)) as descriptor:
-            yield from read_all(descriptor)
+        # Written out: every stable file with a source is compared here.
+        descriptor = self._open(path)
+        try:
+            while chunk := os.read(descriptor, LOOK_BYTES):
+                yield chunk
+        finally:
+            os.close(descriptor)
 
     def content(self, path: str, limit: int) -> bytes | None:
         """Returns the whole content of a file, or None if it is larger than `limit`."""
@@ -193,7 +199,7 @@ class Files:
 
     def read_whole(self, path: str, limit: int) -> tuple[Any, bytes]:
         """Returns status and content of one regular file; raises `Failure` if it is something else, or too large."""
-        with closing_descriptor(self._open(path)) as descriptor:
+        with Closing(self._open(path)) as descriptor:
             found = os.fstat(descriptor)
             if not modes.S_ISREG(found.st_mode):
                 raise _was_replaced(path)
@@ -206,7 +212,7 @@ class Files:
 
     def _open(self, path: str) -> int:
         place, name = self._at(path)
-        # As `errors_at`, written out: every stable file is opened here.
+        # As `ErrorsAt`, written out: every stable file is opened here.
         try:
             return os.open(name, READ_FLAGS, dir_fd=place.handle)
         except OSError as error:
@@ -326,7 +332,7 @@ class Files:
         """Keeps a copy of a file that is about to be replaced or removed."""
         from mainstay.converge.host.backups import Backups
 
-        with closing_descriptor(self._open(path)) as descriptor:
+        with Closing(self._open(path)) as descriptor:
             # Content and attributes of one file, also if another one has its name now.
             now = os.fstat(descriptor)
             if not _is_same_file(now, found):
@@ -354,11 +360,10 @@ class Files:
         before: Any = None
         descriptor = self._open_temp(temp, place, path)
         try:
-            # Closed before the rename: a program that is open for writing cannot be started.
-            with closing_descriptor(descriptor):
+            try:
                 self._drop_inherited_lists(descriptor, place, uid)
                 if source is not None:
-                    before = self._copy_source(source, descriptor)
+                    before = self.copy_into(source, descriptor)
                 elif content:
                     write_all(descriptor, content)
                 if old is not None:
@@ -372,6 +377,9 @@ class Files:
                     os.fchmod(descriptor, mode)
                 if old is not None:
                     os.fsync(descriptor)
+            finally:
+                # Before the rename: a program that is open for writing cannot be started.
+                os.close(descriptor)
             if about_to_replace is not None:
                 about_to_replace()
             try:
@@ -404,7 +412,7 @@ class Files:
         changes_owner = old.st_uid != uid or old.st_gid != gid
         place, name = self._at(path)
         descriptor, target = self._open_for_attributes(place, name)
-        with errors_at(path), closing_descriptor(descriptor):
+        with ErrorsAt(path), Closing(descriptor):
             now = os.fstat(descriptor)
             if not _is_same_file(now, old):
                 # The path may be a hard link to another file now, to which the decision does not apply.
@@ -427,11 +435,11 @@ class Files:
 
     def make_directory(self, path: str, *, uid: int, gid: int, mode: int) -> None:
         place, name = self._at(path)
-        with errors_at(path):
+        with ErrorsAt(path):
             os.mkdir(name, 0o700, dir_fd=place.handle)
             # By descriptor: a user with write access to the parent could replace the path by a link.
             descriptor = _open_new_directory(name, place)
-        with closing_descriptor(descriptor):
+        with Closing(descriptor):
             found = os.fstat(descriptor)
             if place.is_shared and (found.st_uid != self.effective_uid or os.listdir(descriptor)):
                 # Another directory took its place; an empty one of ours is as good as the new one.
@@ -454,7 +462,7 @@ class Files:
         """Renames a directory that was built at a hidden path. The path must be free."""
         place, name = self._at(path)
         built = os.path.basename(hidden)
-        with errors_at(path):
+        with ErrorsAt(path):
             before = os.lstat(built, dir_fd=place.handle)
             os.rename(built, name, src_dir_fd=place.handle, dst_dir_fd=place.handle)
             _require_placed(before, name, place, path)
@@ -474,10 +482,6 @@ class Files:
         self.require_parent(f"{directory}/.")
         if not os.access(directory, os.W_OK | os.X_OK):
             raise Failure(cannot_write_in(directory))
-
-    def copy_into(self, source: str, descriptor: int) -> None:
-        """Copies a source to an open file."""
-        self._copy_source(source, descriptor)
 
     def open_again(self, descriptor: int) -> IO[bytes]:
         """Opens the same file for reading from its start; the descriptor stays open."""
@@ -523,7 +527,7 @@ class Files:
         """Removes a hidden directory with its content, if it can be removed."""
         altered = self.altered
         with suppress(OSError, Failure):
-            with closing_descriptor(os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)) as top:
+            with Closing(os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)) as top:
                 self._empty(top)
             os.rmdir(name, dir_fd=place.handle)
         self.altered = altered
@@ -549,7 +553,7 @@ class Files:
     def set_link_owner(self, path: str, *, uid: int, gid: int) -> None:
         """Sets the owner of the link itself; -1 leaves user or group as it is."""
         place, name = self._at(path)
-        with closing_descriptor(os.open(name, ENTRY_FLAGS, dir_fd=place.handle)) as handle, errors_at(path):
+        with Closing(os.open(name, ENTRY_FLAGS, dir_fd=place.handle)) as handle, ErrorsAt(path):
             found = os.fstat(handle)
             if not modes.S_ISLNK(found.st_mode):
                 raise _was_replaced(path)
@@ -559,7 +563,7 @@ class Files:
     def remove(self, path: str) -> None:
         """Removes a file, a link (itself) or an empty directory."""
         place, name = self._at(path)
-        with errors_at(path):
+        with ErrorsAt(path):
             mode = os.lstat(name, dir_fd=place.handle).st_mode
             if modes.S_ISDIR(mode):
                 os.rmdir(name, dir_fd=place.handle)
@@ -572,7 +576,7 @@ class Files:
     def remove_tree(self, path: str) -> None:
         """Removes a directory and its content, never through links. `check_removable` was called before."""
         place, name = self._at(path)
-        with closing_descriptor(os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)) as top:
+        with Closing(os.open(name, DIRECTORY_FLAGS, dir_fd=place.handle)) as top:
             self.forget_directories()
             self._empty(top)
         os.rmdir(name, dir_fd=place.handle)
@@ -598,7 +602,7 @@ class Files:
             os.rename(name, f"{TEMP_PREFIX}{self.run_id}-{found.st_ino}", src_dir_fd=parent, dst_dir_fd=top)
             self.altered += 1
             return
-        with closing_descriptor(os.open(name, DIRECTORY_FLAGS, dir_fd=parent)) as directory:
+        with Closing(os.open(name, DIRECTORY_FLAGS, dir_fd=parent)) as directory:
             # Of the open directory: another user may have moved a mounted one here since `check_removable`.
             if _mount_of(directory) != mount:
                 raise Failure(f"{name} is on another file system; nothing is removed across a mount point")
@@ -656,7 +660,7 @@ class Files:
             # It cannot be opened, or another user moved it: it may be anywhere.
             os.sync()
             return
-        with closing_descriptor(descriptor):
+        with Closing(descriptor):
             sync(descriptor)
 
     def _touched(self, path: str, place: Place, *, is_new: bool) -> None:
@@ -691,9 +695,9 @@ class Files:
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
 
-    def _copy_source(self, source: str, descriptor: int) -> Any:
-        """Copies a file; returns the status that the source had before it was read."""
-        with closing_descriptor(self._open(source)) as incoming:
+    def copy_into(self, source: str, descriptor: int) -> Any:
+        """Copies a source to an open file; returns the status that the source had before it was read."""
+        with Closing(self._open(source)) as incoming:
             before = os.fstat(incoming)
             if not modes.S_ISREG(before.st_mode):
                 raise Failure(f"source {source} is not a regular file")
@@ -748,12 +752,12 @@ class Files:
     ) -> None:
         name = os.path.basename(path)
         flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with closing_descriptor(os.open(name, flags, dir_fd=place.handle)) as descriptor:
+        with Closing(os.open(name, flags, dir_fd=place.handle)) as descriptor:
             old = os.fstat(descriptor)
             if not modes.S_ISREG(old.st_mode):
                 raise _was_replaced(path)
             refuse_hard_links(path, old, is_shared=place.is_shared)
-            with closing_descriptor(os.open(temp, READ_FLAGS, dir_fd=place.handle)) as incoming:
+            with Closing(os.open(temp, READ_FLAGS, dir_fd=place.handle)) as incoming:
                 if not _is_same_file(os.fstat(incoming), written):
                     raise _was_replaced(path)
                 self._overwrite(descriptor, old, incoming, mode)
@@ -797,7 +801,7 @@ class StagedFile(Struct):
         os.fchmod(self.descriptor, mode)
         os.fsync(self.descriptor)
         name = os.path.basename(self._path)
-        with errors_at(self._path):
+        with ErrorsAt(self._path):
             os.rename(self._temp, name, src_dir_fd=self._place.handle, dst_dir_fd=self._place.handle)
             _require_placed(found, name, self._place, self._path)
         self._files.note_placed(self._path, self._place)
@@ -848,7 +852,7 @@ class StagedDirectory(Struct):
         """Gives one entry its path; what is there is replaced, and removed with the hidden directory."""
         path = f"{self._parent.rstrip('/')}/{name}"
         target = self._place.handle
-        with errors_at(path):
+        with ErrorsAt(path):
             found = os.lstat(name, dir_fd=self.descriptor)
             try:
                 os.lstat(name, dir_fd=target)
@@ -891,14 +895,20 @@ def is_found(look: Callable[[str], Any], path: str) -> bool:
     return True
 
 
-@contextmanager
-def errors_at(path: str) -> Iterator[None]:
+class ErrorsAt:
     """Errors of calls that take a descriptor and a name get the whole path, for messages."""
-    try:
-        yield
-    except OSError as error:
-        error.filename, error.filename2 = path, None
-        raise
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = self._path, None
 
 
 def give_away(descriptor: int, found: Any, uid: int, gid: int, shown: str) -> None:
@@ -914,6 +924,15 @@ def _require_placed(found: Any, name: str, place: Place, path: str) -> None:
     """Raises `Failure` if the entry in a directory is not the one with the status `found`, which was put there."""
     if not _is_same_file(os.lstat(name, dir_fd=place.handle), found):
         raise _was_replaced(path)
+
+
+def kept_bits(mode: int) -> int:
+    """The bits of a directory that a wanted mode leaves as they are: the special ones, unless it has one itself."""
+    return 0 if mode & SPECIAL_BITS else SPECIAL_BITS
+
+
+def compared_bits(mode: int) -> int:
+    return 0o7777 & ~kept_bits(mode)
 
 
 def require_size(content: bytes | None, path: str, limit: int) -> bytes:
@@ -1027,7 +1046,7 @@ def _open_new_directory(name: str, parent: Place) -> int:
         return os.open(name, DIRECTORY_FLAGS, dir_fd=parent.handle)
     except PermissionError:
         # The umask removed the permissions of the owner.
-        with closing_descriptor(os.open(name, ENTRY_FLAGS | os.O_DIRECTORY, dir_fd=parent.handle)) as handle:
+        with Closing(os.open(name, ENTRY_FLAGS | os.O_DIRECTORY, dir_fd=parent.handle)) as handle:
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
             return os.open(f"/proc/self/fd/{handle}", DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
 

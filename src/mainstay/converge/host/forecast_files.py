@@ -16,15 +16,14 @@ from mainstay.converge.host.files import (
     Files,
     cannot_give_away,
     cannot_write_in,
-    errors_at,
     is_found,
     refuse_hard_links,
     require_size,
 )
 from mainstay.converge.host.parents import Place, Walk, has_access_list
 from mainstay.converge.host.state import TEMP_PREFIX
+from mainstay.foundation import Struct
 from mainstay.foundation.digests import sha256_of_pieces
-from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -339,8 +338,11 @@ class ForecastFiles(Files):
             yield content[start : start + CHUNK_BYTES]
 
     def _look(self, key: str, path: str) -> Any:
-        with errors_at(path):
+        try:
             return self.look(key)
+        except OSError as error:
+            error.filename = path
+            raise
 
     def look(self, key: str) -> Any:
         """Returns the status of a path without links: forecast or real."""
@@ -368,8 +370,11 @@ class ForecastFiles(Files):
     def _key(self, path: str) -> str:
         """Returns the path with the links of its directory followed, but not a link at the path itself."""
         directory, _, name = path.rpartition("/")
-        with errors_at(path):
+        try:
             return self._forecast_walk.reach(directory).below(name or ".")
+        except OSError as error:
+            error.filename = path
+            raise
 
     def _resolved(self, path: str, *, follows_last: bool = True) -> str:
         """Returns the path with all links followed as the kernel does, forecast links included."""

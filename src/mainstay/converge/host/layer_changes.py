@@ -10,9 +10,9 @@ import os
 import stat as modes
 
 from mainstay.converge.host.files import DIRECTORY_FLAGS, READ_FLAGS, read_all
+from mainstay.foundation import Struct
 from mainstay.foundation.digests import sha256_of, sha256_of_pieces
-from mainstay.foundation.private_files import closing_descriptor
-from mainstay.foundation.structs import Struct
+from mainstay.foundation.private_files import Closing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def read_layer(place: str) -> dict[str, LayerEntry]:
     try:
         while pending:
             folder, descriptor = pending.pop()
-            with closing_descriptor(descriptor):
+            with Closing(descriptor):
                 for name in os.listdir(descriptor):
                     path = f"{folder}/{name}"
                     if f"{path}/".startswith(LEFT_OUT) or path in LEFT_OUT:
@@ -113,7 +113,7 @@ def _read_entry(name: str, folder: int) -> LayerEntry | None:
             entry.target = os.readlink(name, dir_fd=folder)
         elif entry.kind in (FILE, DIRECTORY):
             flags = READ_FLAGS if entry.kind == FILE else DIRECTORY_FLAGS
-            with closing_descriptor(os.open(name, flags, dir_fd=folder)) as descriptor:
+            with Closing(os.open(name, flags, dir_fd=folder)) as descriptor:
                 _complete(entry, descriptor)
     except FileNotFoundError:
         # Removed by a process that is still running.
@@ -173,7 +173,7 @@ def _lower_entry(path: str, layer: Mapping[str, LayerEntry]) -> LayerEntry | Non
             return None
         above = above.rpartition("/")[0]
     try:
-        with closing_descriptor(os.open(parent or "/", DIRECTORY_FLAGS)) as folder:
+        with Closing(os.open(parent or "/", DIRECTORY_FLAGS)) as folder:
             if os.fstat(folder).st_dev != os.stat("/").st_dev:
                 # Another file system is mounted there, which is no part of the lower layer.
                 return None

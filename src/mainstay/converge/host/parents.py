@@ -12,7 +12,7 @@ import stat as modes
 from abc import ABC, abstractmethod
 
 from mainstay.converge.contract import Failure
-from mainstay.foundation.private_files import closing_descriptor
+from mainstay.foundation.private_files import Closing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Parents(Walk):
         return handle, os.fstat(handle)
 
     def read_link(self, handle: int) -> str:
-        with closing_descriptor(handle):
+        with Closing(handle):
             # Of the link that was opened, also if another entry has its name now.
             return os.readlink("", dir_fd=handle)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import stat as modes
 
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager
 
 from mainstay.foundation.private_files import (
-    closing_descriptor,
+    Closing,
     fsync_directory,
     remove_incomplete_line,
     write_all,
@@ -140,7 +140,7 @@ class SecretFiles:
         while True:
             is_new = not os.path.exists(self._path)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            with closing_descriptor(os.open(self._path, flags, 0o600)) as descriptor:
+            with Closing(os.open(self._path, flags, 0o600)) as descriptor:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if not _is_same_file(descriptor, self._path):
                     continue

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad, Fault
-from mainstay.foundation.structs import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from mainstay.converge.contract import Stopped
 from mainstay.foundation.private_files import (
-    closing_descriptor,
+    Closing,
     fsync_directory,
     remove,
     remove_incomplete_line,
@@ -171,7 +171,7 @@ class StateDirectory:
         path = os.path.join(directory, f"{run_id}-{os.getpid()}")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            with closing_descriptor(descriptor):
+            with Closing(descriptor):
                 for chunk in chunks:
                     write_all(descriptor, chunk)
             yield path
@@ -298,7 +298,7 @@ def _is_own_stream(path: str, user: int) -> bool:
 
 def _write_through(path: str, pieces: Iterable[bytes]) -> None:
     """Writes to an existing path, such as /dev/stdout."""
-    with closing_descriptor(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)) as descriptor:
+    with Closing(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)) as descriptor:
         for piece in pieces:
             write_all(descriptor, piece)
 

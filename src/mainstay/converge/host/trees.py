@@ -5,7 +5,8 @@ from __future__ import annotations
 import stat as modes
 
 from mainstay.converge.contract import Failure, file_word
-from mainstay.foundation.structs import Struct
+from mainstay.converge.host.files import SPECIAL_BITS, compared_bits
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 100_000
 DEEPEST = 100
-SPECIAL_BITS = modes.S_ISUID | modes.S_ISGID | modes.S_ISVTX
 
 
 class TreeDifference(Struct):
@@ -35,15 +35,6 @@ class TreeDifference(Struct):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path}"
-
-
-def kept_bits(mode: int) -> int:
-    """The bits of a directory that a wanted mode leaves as they are: the special ones, unless it has one itself."""
-    return 0 if mode & SPECIAL_BITS else SPECIAL_BITS
-
-
-def compared_bits(mode: int) -> int:
-    return 0o7777 & ~kept_bits(mode)
 
 
 def compare_trees(

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 from mainstay.converge.contract import Failure, Stopped, TimedOut
 from mainstay.converge.host.files import DIRECTORY_FLAGS, give_away
-from mainstay.foundation.private_files import closing_descriptor, write_all
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
+from mainstay.foundation.private_files import Closing, write_all
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -284,7 +284,7 @@ class _Writer:
         content = entry.content
         counts = isinstance(content, _Plain)
         stream = content.content if isinstance(content, _Plain) else content
-        with closing_descriptor(os.open(name, NEW_FILE, 0o600, dir_fd=directory)) as descriptor:
+        with Closing(os.open(name, NEW_FILE, 0o600, dir_fd=directory)) as descriptor:
             while chunk := stream.read(CHUNK_BYTES):
                 if counts:
                     self._budget.take_bytes(len(chunk))
@@ -372,7 +372,7 @@ class _Writer:
     def finish(self) -> None:
         for names in sorted(self._directories, reverse=True):
             parent = self._open_parent(list(names[:-1]))
-            with closing_descriptor(_open_directory(names[-1], parent, "/".join(names))) as descriptor:
+            with Closing(_open_directory(names[-1], parent, "/".join(names))) as descriptor:
                 self._give(descriptor, "/".join(names))
                 os.fchmod(descriptor, self._directories[names])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mainstay.converge.manifest.expressions import taint
 from mainstay.converge.manifest.hierarchy import DataLayer
+from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad, Fault
-from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import PrivateText, shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
 

@@ -7,7 +7,7 @@ import re
 from mainstay.converge.manifest.expressions import NOT_RENDERED
 from mainstay.converge.patterns import slow_pattern_problem
 from mainstay.converge.value_kinds import describe
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import REDACTED, Tainted, shorten
 from mainstay.foundation.yaml.scalars import core_value, to_value

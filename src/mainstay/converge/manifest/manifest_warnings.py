@@ -11,8 +11,8 @@ from mainstay.converge.manifest.expressions import BadExpression, Expression, Te
 from mainstay.converge.manifest.foreign_syntax import has_foreign_expression
 from mainstay.converge.manifest.shell_warnings import shell_warnings
 from mainstay.converge.value_kinds import COMMAND
+from mainstay.foundation import Struct
 from mainstay.foundation.faults import Fault
-from mainstay.foundation.structs import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate, nearest_place, parse

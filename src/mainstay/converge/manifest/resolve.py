@@ -18,8 +18,8 @@ from mainstay.converge.manifest.faults import UNSUPPORTED_KEYS, Faults
 from mainstay.converge.manifest.hierarchy import DEEP, FIRST, Hierarchy, apply_hierarchy, overlay
 from mainstay.converge.manifest.values import ValueReader
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, describe, to_text
+from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad
-from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate
 from mainstay.foundation.yaml.scalars import PlainScalar

@@ -7,7 +7,7 @@ the syntax tree of every other expression.
 from __future__ import annotations
 
 from mainstay.converge.manifest.expressions import EACH, MISSING, NOT_RENDERED, environment, hint, quoted, step
-from mainstay.foundation.structs import Struct
+from mainstay.foundation import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 

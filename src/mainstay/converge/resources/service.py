@@ -179,7 +179,7 @@ class ServiceType(ResourceType):
             yield self._refresh(RESTART, wanted, actual)
         elif problem:
             # A start already applies the change; a restart after it would only cause an outage.
-            yield Change(START, problem, replaces_refresh=refresh, refusal=self._refusal(wanted, actual, START))
+            yield Change(START, problem, pays=refresh, refusal=self._refusal(wanted, actual, START))
         elif refresh and wanted.ensure == RUNNING and wanted.on_refresh != IGNORE:
             yield self._refresh(wanted.on_refresh, wanted, actual)
 

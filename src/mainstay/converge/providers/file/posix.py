@@ -15,7 +15,7 @@ from mainstay.converge.contract import (
     NotYetThere,
     Provider,
 )
-from mainstay.converge.host.trees import TreeDifference, compare_trees, compared_bits, kept_bits
+from mainstay.converge.host.files import compared_bits, kept_bits
 from mainstay.converge.resources.file import (
     ABSENT,
     ATTRIBUTES,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.host.host import Host
+    from mainstay.converge.host.trees import TreeDifference
     from mainstay.converge.resources.file import File
 
 FILE_BITS = 0o7777
@@ -176,6 +177,8 @@ class PosixFiles(Provider):
         return real, found
 
     def _tree(self, wanted: File, state: FileState, host: Host) -> tuple[TreeDifference, ...]:
+        from mainstay.converge.host.trees import compare_trees
+
         return compare_trees(
             host.files,
             self._find_source(wanted, host)[0],

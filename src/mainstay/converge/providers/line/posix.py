@@ -9,8 +9,8 @@ from mainstay.converge.line_edits import LONGEST_SEARCHED_BYTES, Document
 from mainstay.converge.replacing import keep_backup, validator_of
 from mainstay.converge.resources.file import ABSENT, DIRECTORY, LINK, PRESENT, REFUSE, REPLACE
 from mainstay.converge.resources.line import TYPE, Line, LineState, rule_of
+from mainstay.foundation import Struct
 from mainstay.foundation.digests import sha256_of
-from mainstay.foundation.structs import Struct
 from mainstay.foundation.text import without_removed_lines
 
 TYPE_CHECKING = False
