@@ -175,9 +175,9 @@ class Session:
 
     # ---- functions of expressions ----
     def _read_file(self, path: str) -> str:
-        place = self.host.resolve_source(str(path))
+        place, files = self.host.resolve_source(str(path)), self.host.files
         try:
-            content = self.host.files.read_source(place, LARGEST_READ_BYTES)
+            content = files.content(files.find_source(place)[0], LARGEST_READ_BYTES)
         except FileNotFoundError:
             raise Missing(f"file('{path}'): {place} does not exist", path=place) from None
         except OSError as error:

@@ -301,10 +301,6 @@ class Files:
             self._source_directories.clear()
         self._source_directories[directory] = place.path if rest == "." else place.below(rest)
 
-    def read_source(self, path: str, limit: int) -> bytes | None:
-        """Returns the whole content of a source, or None if it is larger than `limit`."""
-        return self.content(self.find_source(path)[0], limit)
-
     def trust(self, directory: str) -> None:
         """Trusts sources below a directory as the manifest is, unless anyone may place files in it, as in /tmp."""
         mode = os.stat(directory).st_mode if os.path.isdir(directory) else 0

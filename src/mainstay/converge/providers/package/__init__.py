@@ -13,7 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from mainstay.converge.host.commands import Finished
     from mainstay.converge.host.host import Host
     from mainstay.converge.resources.package import Package, PackageState
 
@@ -117,15 +116,11 @@ class PackageManager(Provider):
             return
         self._refreshed_lists = True
         self._offers.clear()
-        done = self.run(self.refresh_command, host)
+        done = run_when_unlocked(host, self.refresh_command, self.locked_words)
         if done.exit_code != 0:
             host.note(f"the package lists could not be refreshed: {error_lines(done)}")
 
     # ---- changing ----
-    def run(self, words: Sequence[str], host: Host) -> Finished:
-        """Runs a changing command, and waits while another process holds the lock."""
-        return run_when_unlocked(host, words, self.locked_words)
-
     def perform(self, wanted: Package, actual: PackageState, change: Change, host: Host) -> None:
         self.perform_together([(wanted, actual, change)], host)
 

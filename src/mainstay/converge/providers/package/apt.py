@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.converge.contract import Change, CommandFailed
 from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.commands import missing_programs
-from mainstay.converge.host.packages import query, require_success
+from mainstay.converge.host.packages import query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import LATEST, PRESENT, PackageState
 
@@ -95,10 +95,10 @@ class AptPackages(PackageManager):
         if any(wanted.version for wanted, _, _ in steps):
             options.append("--allow-downgrades")
         words = ("apt-get", "--quiet", "--yes", *options, verb, *targets)
-        done = self.run(words, host)
+        done = run_when_unlocked(host, words, self.locked_words)
         if done.exit_code != 0 and DOWNGRADE_WORDS in done.output and any(_is_upgrade(*step) for step in steps):
             # By the preferences of the host the latest version may be an older one; apt has changed nothing yet.
-            done = self.run((*words[:3], "--allow-downgrades", *words[3:]), host)
+            done = run_when_unlocked(host, (*words[:3], "--allow-downgrades", *words[3:]), self.locked_words)
         require_success(done, f"apt-get {verb} {' '.join(targets)}")
 
     def _is_unfinished(self, host: Host) -> bool:
@@ -110,7 +110,7 @@ class AptPackages(PackageManager):
     def _repair(self, host: Host) -> None:
         """Finishes the work of an interrupted dpkg; waits for a running one."""
         words = ("dpkg", *KEEP_CONFIGURATION, "--configure", "--pending")
-        require_success(self.run(words, host), "dpkg --configure --pending")
+        require_success(run_when_unlocked(host, words, self.locked_words), "dpkg --configure --pending")
 
 
 def _is_upgrade(wanted: Package, actual: PackageState, _change: Change) -> bool:

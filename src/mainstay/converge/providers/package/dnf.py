@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.converge.contract import Change
 from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.commands import missing_programs
-from mainstay.converge.host.packages import query, require_success
+from mainstay.converge.host.packages import query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import PRESENT, REMOVE, PackageState
 
@@ -84,7 +84,7 @@ class DnfPackages(PackageManager):
             for wanted, actual, _ in steps
         ]
         words = ("dnf", "--quiet", "--assumeyes", FRESH, verb, *targets)
-        require_success(self.run(words, host), f"dnf {verb} {' '.join(targets)}")
+        require_success(run_when_unlocked(host, words, self.locked_words), f"dnf {verb} {' '.join(targets)}")
 
 
 def _with_version(name: str, version: str) -> str:
