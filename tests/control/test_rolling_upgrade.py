@@ -15,7 +15,7 @@ import pytest
 import mainstay
 from control_plane import PROGRAM, SHARED_KEY, Client, Cluster, running
 from mainstay.control.store.engine.migrations import NewerDatabase, migrations, pending
-from required_parts import need, need_program
+from required_parts import need_program
 from scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +93,9 @@ def test_servers_of_earlier_releases_work_beside_this_one(tmp_path: Path, postgr
     """With their own code: the last commits before the migrations that this release adds for them."""
     need_program("git")
     whole = (ROOT / ".git").exists() and git("rev-parse", "--is-shallow-repository").strip() == b"false"
-    need(present=whole, what="the whole history of the repository: clone it without --depth")
+    if not whole:
+        # No script can install it.
+        pytest.skip("needs the whole history of the repository: clone it without --depth")
     releases = earlier_releases()
     if not releases:
         pytest.skip("the newest migration needs all servers to stop")
