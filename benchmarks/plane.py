@@ -228,7 +228,7 @@ def process_cpu_seconds(process: int) -> float:
     """With the children that it has waited for. 0: it has ended."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 

@@ -301,7 +301,8 @@ def children(parent: int) -> list[int]:
 def is_alive(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
+        # The second: it ended between opening and reading.
         return False
 
 
