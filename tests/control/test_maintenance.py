@@ -121,7 +121,7 @@ def test_a_backup_of_one_database_is_restored_into_the_other(tmp_path: Path, pos
     assert "there is no vault key" in program("vault", "discard", "--yes", *place).stderr
     listed = program("vault", "discard", *place, VAULT_ENCRYPTION_KEY="12" * 32)
     assert (listed.returncode, listed.stdout) == (2, f"service {service['name']} ({service['id']}): a\n")
-    assert "this gives up 1; there is no terminal to confirm that on" in listed.stderr
+    assert "1 secret would be given up, and there is no terminal to confirm it" in listed.stderr
     third = program("server", "restore", tmp_path / "copy.gz", "--data-dir", tmp_path / "three")
     assert third.returncode == 0, third.stderr
     check_key_and_admin_token(tmp_path / "three", None)

@@ -102,8 +102,8 @@ def _ask_for_number(count: int) -> None:
     """A typed number is a deliberate one."""
     if not sys.stdin.isatty():
         raise CommandRefused(
-            f"this gives up {count}; there is no terminal to confirm that on. If a copy of the key exists, restore it"
-            " instead; otherwise repeat the command with --yes"
+            f"{count} secret{'' if count == 1 else 's'} would be given up, and there is no terminal to confirm it. If a copy of"
+            " the key exists, restore it instead; otherwise repeat the command with --yes"
         )
     print("The key of this server decrypts none of these. If a copy of their key exists, restore it instead.")
     print(f"Type the number of secrets to give up ({count}): ", end="", flush=True)
