@@ -101,7 +101,10 @@ def property_table(properties: Mapping[str, Property], instead: dict[str, str], 
 
 
 def cli_page() -> str:
-    parts = [WRITTEN_BY, "# Command line\n"]
+    rows = ["| commands for | |", "|---|---|"]
+    for group, commands in cli.commands_by_group().items():
+        rows.append(f"| **{group}** | {', '.join(f'[{name}](#mainstay-{name})' for name in commands)} |")
+    parts = [WRITTEN_BY, "# Command line\n", "\n".join(rows) + "\n"]
     for name in cli.command_names():
         command = cli.load_command(name)
         if command is not None:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from mainstay.cli.main import command_names, load_command
+from mainstay.cli.main import GROUPS, command_names, load_command
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.operations.machinery.bodies import PATTERN_FAULTS, Body, Name
 from mainstay.control.operations.services import ServiceCondition
@@ -265,14 +265,18 @@ def test_every_file_of_a_registry_folder_registers_something(package: str) -> No
 
 def test_every_command_has_its_parts() -> None:
     commands = {name: load_command(name) for name in command_names()}
-    report(
-        [
-            f"cli/commands/{name}.py: define {part}"
-            for name, command in commands.items()
-            for part in ("SUMMARY", "__doc__", "configure", "run")
-            if not getattr(command, part, None)
-        ]
-    )
+    offences = [
+        f"cli/commands/{name}.py: define {part}"
+        for name, command in commands.items()
+        for part in ("SUMMARY", "GROUP", "__doc__", "configure", "run")
+        if not getattr(command, part, None)
+    ]
+    offences += [
+        f"cli/commands/{name}.py: GROUP must be one of {', '.join(GROUPS)}"
+        for name, command in commands.items()
+        if getattr(command, "GROUP", GROUPS[0]) not in GROUPS
+    ]
+    report(offences)
 
 
 # ---- resource types ----

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from mainstay.cli.main import CommandRefused, command_names, load_command, main, make_parser
+from mainstay.cli.main import GROUPS, CommandRefused, command_names, load_command, main, make_parser
 
 # (typed, message)
 MISTAKES = [
@@ -77,3 +77,11 @@ def test_every_command_refuses_an_unknown_option_in_our_words(parser: argparse.A
 def test_no_help_shows_a_hidden_option() -> None:
     for parser in parsers():
         assert "SUPPRESS" not in parser.format_help()
+
+
+def test_the_overview_lists_every_command_once_below_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    sections = capsys.readouterr().out.split("\n\n")[2:-1]
+    assert [section.partition("\n")[0] for section in sections] == [f"{group.capitalize()}:" for group in GROUPS]
+    rows = [line for section in sections for line in section.splitlines()[1:]]
+    assert sorted(row.split()[0] for row in rows) == command_names()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 EXIT_USAGE = 2
+# The groups of `mainstay --help`, in its order. Each command names one of them as its GROUP.
+GROUPS = ("this host", "many hosts", "order", "operate", "write blueprints")
 INSTALL = "for the others install the package mainstay-plane"
 
 
@@ -205,13 +207,21 @@ def command_names() -> list[str]:
     return [name.replace("_", "-") for name in found]
 
 
-def summary_of(name: str) -> str:
-    """The SUMMARY of a command, read from its source: importing all commands takes long, and some need more packages."""
+def commands_by_group() -> dict[str, dict[str, str]]:
+    """Group → command → summary, from the commands' sources: importing all takes long, and some need more packages."""
+    found: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
+    for name in command_names():
+        group, summary = (_declared_text(name, constant) for constant in ("GROUP", "SUMMARY"))
+        found[group][name] = summary
+    return {group: commands for group, commands in found.items() if commands}
+
+
+def _declared_text(name: str, constant: str) -> str:
     from ast import literal_eval
 
     path = os.path.join(os.path.dirname(__file__), "commands", f"{name.replace('-', '_')}.py")
     with open(path, encoding="utf-8") as file:
-        line = next(line for line in file if line.startswith("SUMMARY = "))
+        line = next(line for line in file if line.startswith(f"{constant} = "))
     return str(literal_eval(line.partition("=")[2].strip()))
 
 
@@ -306,14 +316,11 @@ def parse_seconds(text: str, option: str) -> float:
 
 
 def _overview() -> str:
-    rows = [(name, summary_of(name)) for name in command_names()]
-    width = max((len(name) for name, _ in rows), default=0)
-    lines = [
-        "usage: mainstay COMMAND …",
-        "",
-        "Applies manifests to hosts, and offers services on them.",
-        "",
-    ]
-    lines += [f"  {name:<{width}}  {summary}" for name, summary in rows]
+    groups = commands_by_group()
+    width = max(len(name) for commands in groups.values() for name in commands)
+    lines = ["usage: mainstay COMMAND …", "", "Applies manifests to hosts, and offers services on them."]
+    for group, commands in groups.items():
+        lines += ["", f"{group.capitalize()}:"]
+        lines += [f"  {name:<{width}}  {summary}" for name, summary in commands.items()]
     lines += ["", "`mainstay COMMAND --help` describes a command."]
     return "\n".join(lines)

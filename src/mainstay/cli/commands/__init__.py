@@ -1,1 +1,1 @@
-"""One file per command, each with `SUMMARY`, `configure(parser)` and `run(arguments) -> exit code`."""
+"""One file per command, each with `SUMMARY`, `GROUP`, `configure(parser)` and `run(arguments) -> exit code`."""

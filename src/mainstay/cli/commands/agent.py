@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
 SUMMARY = "run the agent on this host"
+GROUP = "many hosts"
 # By the code of the refusal.
 ENROLMENT_HINTS = {
     # The refusal does not reveal what kind of code it was.

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list, add, change, disable or remove agents, or decide whom they serve"
+GROUP = "many hosts"
 PATH = "/agents"
 MAX_NAME_LENGTH = 100
 COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "Disabled": DIM}

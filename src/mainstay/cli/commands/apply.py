@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import argparse
 
 SUMMARY = "apply a manifest to this host"
+GROUP = "this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "create, check, test, sign, push, list and remove blueprints"
+GROUP = "write blueprints"
 EXIT_FAULTS, EXIT_UNREACHABLE = 1, 1
 
 

@@ -6,7 +6,7 @@ The script calls `mainstay completion --words …`, which prints nothing if the 
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused, command_names, load_command, make_parser, summary_of
+from mainstay.cli.main import CommandRefused, commands_by_group, load_command, make_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "print a completion script for your shell"
+GROUP = "this host"
 SHELLS = ("bash", "zsh", "fish")
 # Short: the user waits at a prompt.
 TIMEOUT_SECONDS = 2.0
@@ -119,7 +120,8 @@ def _join_words(words: list[str]) -> tuple[list[str], bool]:
 
 def _candidates_for(before: list[str], current: str) -> list[str]:
     if not before:
-        return [f"{name}\t{summary_of(name)}" for name in command_names()]
+        commands = [each for group in commands_by_group().values() for each in group.items()]
+        return [f"{name}\t{summary}" for name, summary in commands]
     command = load_command(before[0])
     if command is None:
         return []

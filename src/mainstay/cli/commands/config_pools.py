@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list, show, fill or remove pools for the configuration of agents"
+GROUP = "operate"
 PATH = "/config-pools"
 POOLS = PoolKind(PATH, "/config-pool-values", "configPoolId")
 GLOBAL = "all providers"

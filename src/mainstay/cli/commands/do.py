@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "run an action on a service"
+GROUP = "order"
 ACTION_ERRORS = ("unknown_action", "wrong_state", "terminal_state")
 
 

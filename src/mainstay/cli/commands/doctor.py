@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SUMMARY = "list what is stuck in the control plane"
+GROUP = "operate"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mainstay.foundation.yaml.scalars import Node
 
 SUMMARY = "apply one resource without a manifest"
+GROUP = "this host"
 LEFT_OUT = ("alias", "tags")
 LARGEST_SECRET_BYTES = 1024 * 1024
 # In place of the summaries for manifests.

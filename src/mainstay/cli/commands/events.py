@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "list, follow or verify events"
+GROUP = "operate"
 DEFAULT_LIMIT = 20
 MAX_IDS = 100
 TYPE_WIDTH = 22

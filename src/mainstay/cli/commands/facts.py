@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import argparse
 
 SUMMARY = "print the facts of this host"
+GROUP = "this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

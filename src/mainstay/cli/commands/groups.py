@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "list, add, rename or remove service groups"
+GROUP = "order"
 PATH = "/service-groups"
 
 

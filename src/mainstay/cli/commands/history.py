@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mainstay.converge.history import History
 
 SUMMARY = "list past runs, or show one"
+GROUP = "this host"
 DEFAULT_LIMIT = 20
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list jobs, show or cancel one"
+GROUP = "order"
 DEFAULT_LIMIT = 20
 COLOURS = {"Completed": GOOD, "Failed": BAD, "Cancelled": DIM, "Processing": BUSY, "Pending": BUSY}
 

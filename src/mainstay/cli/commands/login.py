@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "log in to a control plane"
+GROUP = "order"
 DEFAULT_URL = "http://127.0.0.1:8420"
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import argparse
 
 SUMMARY = "move a service to another agent"
+GROUP = "operate"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

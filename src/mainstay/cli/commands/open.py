@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
 SUMMARY = "open the pages in a browser"
+GROUP = "order"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

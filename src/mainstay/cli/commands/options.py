@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "list, add, change or remove service options and their types"
+GROUP = "operate"
 PATH = "/service-options"
 TYPES = "/service-option-types"
 

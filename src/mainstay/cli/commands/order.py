@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "order a service"
+GROUP = "order"
 DEFAULT_GROUP = "default"
 CUSTOMER_MISSING = "as an admin you must name the customer: --for PARTICIPANT; `mainstay participants` lists them"
 RETRY_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0)

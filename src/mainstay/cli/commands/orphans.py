@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list what forced deletes and moves left on hosts, show or forget one"
+GROUP = "operate"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
 
 SUMMARY = "list, add, disable or remove participants"
+GROUP = "operate"
 PATH = "/participants"
 DAYS = 365
 # Verb: the new status, and what the verb reports.

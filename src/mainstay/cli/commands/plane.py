@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mainstay.foundation.faults import Fault
 
 SUMMARY = "keep a whole control plane in files: export, plan, apply"
+GROUP = "operate"
 EXIT_CHANGES, EXIT_FAULTS = 2, 1
 BATCH_SECONDS = 600.0
 MAX_SECRET_BYTES = 1024 * 1024

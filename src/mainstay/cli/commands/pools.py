@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list pools and their usage; show, fill, create or remove one"
+GROUP = "operate"
 PATH = "/service-pools"
 VALUES = "/service-pool-values"
 SETS = "/service-pool-sets"

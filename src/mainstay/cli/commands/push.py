@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mainstay.push.plan import PushPlan
 
 SUMMARY = "apply a manifest to many hosts over ssh"
+GROUP = "many hosts"
 DEFAULT_PARALLEL = 50
 MOST_PARALLEL = 1000
 LONGEST_NAME = 100

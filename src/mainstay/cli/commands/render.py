@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import argparse
 
 SUMMARY = "print a manifest as resolved on this host"
+GROUP = "this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
 SUMMARY = "restore a file from its backup"
+GROUP = "this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

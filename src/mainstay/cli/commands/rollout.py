@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "roll out an action to all services of a type, or see and change roll-outs"
+GROUP = "operate"
 VERBS = ("list", "status", "pause", "resume", "abort", "versions")
 COLOURS = {
     "Running": BUSY,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mainstay.foundation.yaml.scalars import Node
 
 SUMMARY = "apply a manifest at regular times"
+GROUP = "this host"
 STAMP_DIRECTORY = "/var/lib/systemd/timers"
 SERVICE_PROPERTIES = "ActiveState,Result,ExecMainStatus,ExecMainExitTimestamp"
 TIMER_PROPERTIES = "ActiveState,NextElapseUSecRealtime,LastTriggerUSec"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SUMMARY = "print the JSON Schema of a kind of document"
+GROUP = "this host"
 DOCUMENTS = ("manifest", "blueprint", "service-type", "order", "inventory", "plane")
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mainstay.control.settings import ServerSettings
 
 SUMMARY = "run the control plane"
+GROUP = "operate"
 VERBS = ("run", "migrate", "backup", "restore", "admin-token", "install")
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     States = tuple[tuple[str, ...], tuple[str, ...]]
 
 SUMMARY = "list services"
+GROUP = "order"
 DEFAULT_LIMIT = 200
 MAX_STATES = 100
 DEFAULT_GROUP = "default"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "show one service"
+GROUP = "order"
 LAST_JOBS = 5
 COLOURS = {"True": GOOD, "False": BAD}
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 SUMMARY = "show the actual state of resources"
+GROUP = "this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list, create, renew or revoke tokens"
+GROUP = "operate"
 PATH = "/tokens"
 OUTPUT = "--output"
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mainstay.converge.manifest.resolve import Manifest
 
 SUMMARY = "apply a manifest twice on a throw-away host"
+GROUP = "this host"
 PROGRAM = "from mainstay.cli.main import program; program()"
 # Not in the compared layer: a file system of the host's own.
 STATE = "/run/mainstay-try"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mainstay.control.domain.service_types import ServiceTypeDefinition
 
 SUMMARY = "check and draw a service type without a server"
+GROUP = "write blueprints"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

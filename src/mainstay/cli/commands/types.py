@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mainstay.cli.views.tables import Cell
 
 SUMMARY = "list service types; show, add, change or remove one"
+GROUP = "order"
 PATH = "/service-types"
 DIGEST_SHOWN = 19
 EFFECTS = {"sealedSecrets": "plain values were sealed", "deletedSecrets": "secrets were deleted"}

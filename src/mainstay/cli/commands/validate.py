@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mainstay.converge.run import Inspection
 
 SUMMARY = "check manifests"
+GROUP = "this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

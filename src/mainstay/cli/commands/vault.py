@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mainstay.control.settings import ServerSettings
 
 SUMMARY = "rotate the vault key, delete secrets without an owner, or give up secrets whose key is lost"
+GROUP = "operate"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

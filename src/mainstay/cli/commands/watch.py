@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
 SUMMARY = "follow a service live"
+GROUP = "order"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
