@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,12 @@ def test_paths_in_the_architecture_and_contributing_pages_exist() -> None:
                 else:
                     folder = found.parent if found.is_file() else found
     assert not missing, missing
+
+
+def test_the_license_is_the_standard_text() -> None:
+    """A legal text is copied exactly. The digest is that of https://www.apache.org/licenses/LICENSE-2.0.txt."""
+    digest = sha256((ROOT / "LICENSE").read_bytes()).hexdigest()
+    assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 
 def test_every_promise_of_the_security_guide_names_an_existing_test() -> None:

@@ -303,6 +303,7 @@ def test_the_wheel_installs_on_the_oldest_python(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         metadata = archive.read(name).decode()
+        assert archive.read(name.replace("METADATA", "licenses/LICENSE")) == (PROJECT / "LICENSE").read_bytes()
     assert "Requires-Python: >=3.9\n" in metadata
     needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: ")]
     assert [line.split()[1] for line in needed if ";" not in line] == ["jinja2>=3.1.5", "pyyaml>=6.0.2"]
