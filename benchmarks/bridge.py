@@ -123,7 +123,7 @@ def main() -> None:
         root = Path(folder) / "root"
         root.mkdir()
         with (
-            running(Path(folder) / "data", environment=UNLIMITED) as server,
+            running(Path(folder) / "data", environment=UNLIMITED, installed=True) as server,
             bridge_on(server, Path(folder) / "bridge") as bridge,
         ):
             kinds = {}
@@ -138,7 +138,7 @@ def main() -> None:
                     manifests={"create": manifest(secret=secret)},
                 )
                 given += ["--blueprint", str(blueprint)]
-            bridge.start_agent(*given, "--root", str(root), "--drift-interval", "0s")
+            bridge.start_agent(*given, "--root", str(root), "--drift-interval", "0s", command=[])
             print("From an order to the first change on the host")
             print(f"  {'first order':<44} {order_to_change(bridge, kinds[False], root, 1, warm_up=0)[0]:7.1f} ms")
             alone = show("no other agent", order_to_change(bridge, kinds[False], root, options.orders))

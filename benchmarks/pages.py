@@ -55,13 +55,13 @@ class Bench:
 def _server(database: str, folder: Path) -> Iterator[tuple[Server, str, CountingProxy | None]]:
     """The server, the URL of its database, and the proxy between them."""
     if database == "sqlite":
-        with running(folder / "data", environment=UNLIMITED) as server:
+        with running(folder / "data", environment=UNLIMITED, installed=True) as server:
             yield server, f"sqlite:///{folder}/data/mainstay.db", None
         return
     with (
         postgresql_cluster(folder / "c") as cluster,
         counting_proxy(url := cluster.new_database()) as (proxied, proxy),
-        running(folder / "data", database_url=proxied, environment=UNLIMITED) as server,
+        running(folder / "data", database_url=proxied, environment=UNLIMITED, installed=True) as server,
     ):
         yield server, url, proxy
 

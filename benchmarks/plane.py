@@ -540,7 +540,7 @@ def main() -> None:
         if options.database != "postgresql":
             print("SQLite")
             floor = sqlite_floor(folder / "floor.db", options.sizes.floor_commits)
-            with running(folder / "sqlite", environment=UNLIMITED) as server:
+            with running(folder / "sqlite", environment=UNLIMITED, installed=True) as server:
                 uvloop.run(measure(server, f"sqlite:///{folder}/sqlite/mainstay.db", options.sizes, floor))
         if options.database != "sqlite" and find_postgresql() is None:
             print("PostgreSQL is not installed")
@@ -549,13 +549,17 @@ def main() -> None:
             with postgresql_cluster(folder / "c", durable=True) as cluster:
                 url = cluster.new_database()
                 floor = uvloop.run(postgresql_floor(cluster.new_database(), options.sizes.floor_commits))
-                with running(folder / "postgresql", database_url=url, environment=UNLIMITED) as server:
+                with running(
+                    folder / "postgresql", database_url=url, environment=UNLIMITED, installed=True
+                ) as server:
                     uvloop.run(measure(server, url, options.sizes, floor, cluster))
                 # In a database of the same size each.
                 for workers in (1, 2):
                     print("PostgreSQL, 1 worker" if workers == 1 else f"PostgreSQL, {workers} workers")
                     url, environment = cluster.new_database(), {**UNLIMITED, "MAINSTAY_WORKERS": str(workers)}
-                    with running(folder / f"workers-{workers}", database_url=url, environment=environment) as server:
+                    with running(
+                        folder / f"workers-{workers}", database_url=url, environment=environment, installed=True
+                    ) as server:
                         uvloop.run(measure_workers(server, options.sizes, floor))
 
 

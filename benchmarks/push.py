@@ -20,7 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from push_hosts import PROGRAM, Fleet, booted_fleet
+from fork_server import PROGRAM
+from push_hosts import Fleet, booted_fleet
 
 HOSTS, QUICK_HOSTS = 20, 2
 PEER_FILES, QUICK_FILES = 50, 5

@@ -201,7 +201,7 @@ def main() -> None:
 
 
 def _soak_server(folder: Path, url: str | None, options: argparse.Namespace) -> list[str]:
-    with running(folder / "data", database_url=url, environment=UNLIMITED) as server:
+    with running(folder / "data", database_url=url, environment=UNLIMITED, installed=True) as server:
         stored = url or f"sqlite:///{folder}/data/mainstay.db"
         return uvloop.run(soak(server, stored, options.seconds, with_retention=not options.no_retention))
 

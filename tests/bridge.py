@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from control_plane import Client, Server
+from fork_server import PROGRAM, Process, start_program
 from mainstay.blueprints.bundle import pack
 from scenario import Scenario, unique
 
-PROGRAM = Path(sys.executable).with_name("mainstay")
 START_SECONDS = 20
 
 # Create, start, stop, update and delete, each with one job.
@@ -83,7 +82,7 @@ def write_blueprint(
 
 @dataclass
 class AgentProcess:
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
 
     def text(self) -> str:
@@ -134,16 +133,17 @@ class Bridge:
     def start_agent(
         self, *options: str, command: list[str] | None = None, state: Path | None = None, wait: bool = True
     ) -> AgentProcess:
+        """`command` starts the installed program, not a fork, after these words."""
         if not self.config.exists():
             self.enrol()
         log = self.folder / f"agent-{len(self.agents)}.log"
         environment = {**os.environ, "MAINSTAY_STATE_DIR": str(state or self.state)}
+        words = ["agent", "run", "--config", str(self.config), *options]
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                [*(command or []), str(PROGRAM), "agent", "run", "--config", str(self.config), *options],
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=environment,
+            process = (
+                start_program(words, stdout=out, stderr=out, environment=environment)
+                if command is None
+                else subprocess.Popen([*command, str(PROGRAM), *words], stdout=out, stderr=out, env=environment)
             )
         agent = AgentProcess(process, log)
         self.agents.append(agent)

@@ -21,7 +21,8 @@ from typing import Any
 
 import urllib3
 
-from control_plane import PROGRAM, Server
+from control_plane import Server
+from fork_server import run_program
 from scenario import Scenario
 
 TIMEOUT_SECONDS = 60
@@ -181,7 +182,6 @@ class Shell:
     """Runs the program with the token of a caller in the environment."""
 
     server: Server
-    program: str = str(PROGRAM)
 
     def environment(self, token: str | None, url: str | None = None) -> dict[str, str]:
         return {"MAINSTAY_URL": url or self.server.url, "MAINSTAY_TOKEN": token or ""}
@@ -189,14 +189,7 @@ class Shell:
     def run(
         self, caller: Any, *words: str, stdin: str = "", code: int | None = 0, url: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [self.program, *words],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env={**os.environ, **self.environment(caller.token, url)},
-        )
+        done = run_program(words, stdin=stdin, environment={**os.environ, **self.environment(caller.token, url)})
         assert "Traceback" not in done.stderr, done.stderr
         assert code is None or done.returncode == code, f"{words} → {done.returncode}\n{done.stdout}{done.stderr}"
         return done

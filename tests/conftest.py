@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from applying import Applied, apply_text
+from fork_server import run_program
 
 settings.register_profile(
     "suite",
@@ -23,8 +23,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("suite")
-
-PROGRAM = Path(sys.executable).with_name("mainstay")
 
 # A suite that is started in the background has it ignored, and so would have every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -73,12 +71,11 @@ def apply(root: Path) -> Callable[..., Applied]:
 
 @pytest.fixture
 def mainstay(root: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the installed program as a user would."""
+    """Runs the program as a user would, in a process of its own."""
 
-    def run(*arguments: str | Path, stdin: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
-        command = [str(PROGRAM), *(str(argument) for argument in arguments)]
-        return subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=120, **{"cwd": root, **options}
-        )
+    def run(
+        *arguments: str | Path, stdin: str = "", env: dict[str, str] | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return run_program(arguments, stdin=stdin, environment=env, directory=cwd or root)
 
     return run

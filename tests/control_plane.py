@@ -9,7 +9,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -21,10 +20,10 @@ from uuid import uuid4
 import pytest
 import urllib3
 
+from fork_server import Process, start_program
 from mainstay.control.store.engine.records import fold
 from ports import free_ports
 
-PROGRAM = Path(sys.executable).with_name("mainstay")
 # Long: other tests and other programs may occupy the machine.
 START_SECONDS = 120
 # PostgreSQL needs a key that all replicas share.
@@ -124,7 +123,7 @@ class Client:
 
 @dataclass
 class Server:
-    process: subprocess.Popen[bytes]
+    process: Process
     url: str
     data_dir: Path
     log: Path
@@ -161,8 +160,10 @@ def running(
     database_url: str | None = None,
     environment: Mapping[str, str] | None = None,
     ca_file: Path | None = None,
+    installed: bool = False,
 ) -> Iterator[Server]:
-    server = start(data_dir, database_url=database_url, environment=environment, ca_file=ca_file)
+    """`installed` as in `start_program`."""
+    server = start(data_dir, database_url=database_url, environment=environment, ca_file=ca_file, installed=installed)
     try:
         yield server
     finally:
@@ -178,18 +179,21 @@ def start(
     environment: Mapping[str, str] | None = None,
     port: int | None = None,
     ca_file: Path | None = None,
+    installed: bool = False,
 ) -> Server:
     data_dir.parent.mkdir(parents=True, exist_ok=True)
     log = data_dir.with_name(f"{data_dir.name}.{uuid4().hex[:6]}.log")
-    command = [str(PROGRAM), "server", "--port", str(port or free_ports(1)[0]), "--data-dir", str(data_dir)]
+    words = ["server", "--port", str(port or free_ports(1)[0]), "--data-dir", str(data_dir)]
     environment = dict(environment or {})
     if database_url:
-        command += ["--database-url", database_url]
+        words += ["--database-url", database_url]
         if "MAINSTAY_VAULT" not in environment:
             environment.setdefault("VAULT_ENCRYPTION_KEY", SHARED_KEY)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAINSTAY_", "VAULT_"))}
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**inherited, **environment})
+        process = start_program(
+            words, stdout=out, stderr=out, environment={**inherited, **environment}, installed=installed
+        )
     try:
         url = _wait_until_ready(process, log, ca_file)
     except BaseException:
@@ -199,7 +203,7 @@ def start(
     return Server(process, url, data_dir, log, database_url)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], log: Path, ca_file: Path | None) -> str:
+def _wait_until_ready(process: Process, log: Path, ca_file: Path | None) -> str:
     """Returns the address of the server."""
     until = time.monotonic() + START_SECONDS
     while True:

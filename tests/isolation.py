@@ -7,7 +7,6 @@ import pickle
 import pwd
 import shutil
 import subprocess
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
@@ -15,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from fork_server import PROGRAM
 from required_parts import need_program, need_root
 
 Result = TypeVar("Result")
-PROGRAM = Path(sys.executable).with_name("mainstay")
 PLAIN_USER = "nobody"  # language: the name of an account
 
 

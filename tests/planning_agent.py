@@ -5,15 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from control_plane import Client, Reply
+from fork_server import PROGRAM
 
-PROGRAM = Path(sys.executable).with_name("mainstay")
 DIGEST = "ab" * 32
 ANSWER = {
     "digest": DIGEST,

@@ -15,7 +15,6 @@ from pathlib import Path
 from mainstay.converge.host.throw_away_host import SystemdHost, is_visible_in_host, why_unavailable
 from required_parts import need, need_part
 
-PROGRAM = Path(sys.executable).with_name("mainstay")
 OPERATOR = "pusher"
 PASSWORD = "correct horse"
 SSHD = """

@@ -7,13 +7,13 @@ import os
 import pwd
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from control_plane import find_postgresql
+from fork_server import PROGRAM
 from mainstay.blueprints.check import check_blueprint
 from mainstay.blueprints.scaffold import files_of
 from ports import free_ports
@@ -21,7 +21,6 @@ from required_parts import need
 from system.conftest import need_systemd
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = Path(sys.executable).with_name("mainstay")
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples" / "blueprints").glob("*/blueprint.yaml"))
 # Ports in the orders; each test replaces them by free ports.
 PORTS = ("15431", "15432", "18473", "18474")

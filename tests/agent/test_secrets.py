@@ -186,7 +186,7 @@ def test_secrets_appear_only_in_their_intended_files(lab: FaultLab, log_format: 
     ):
         text = json.dumps({"resources": manifests[name], "outputs": wrong})
         (lab.blueprint / "manifests" / f"{name}.yaml").write_text(text)
-    agent = lab.start("--log-format", log_format, "--drift-interval", "500ms")
+    agent = lab.start("--log-format", log_format, "--drift-interval", "500ms", command=[])
     service = bridge.wait_for(lab.order(ORDER), "Stopped")
 
     # The intended files contain the secrets and only their owner can read them.

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,12 @@ import pytest
 
 from bridge import Bridge, new_type_name, wait_until, write_blueprint
 from fault_lab import NAME, ROOT, FaultLab, file
+from fork_server import PROGRAM
 from mainstay.agent.blueprint_cache import BlueprintCache, NoBlueprint
 from mainstay.agent.client import Client
 from mainstay.agent.signatures import NOT_SIGNED, read_trusted_keys, version_order
 from mainstay.converge.host.state import StateDirectory
 from mainstay.foundation.faults import DoesNotLoad
-
-PROGRAM = Path(sys.executable).with_name("mainstay")
 
 
 def mainstay(*words: object) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge import PROGRAM, Bridge
+from bridge import Bridge
+from fork_server import PROGRAM
 from scenario import unique
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from blueprint_findings import make
 from blueprints.test_check import DEFINITION, PRESENT, TYPE
-from bridge import PROGRAM
+from fork_server import PROGRAM
 from system.conftest import need_systemd
 
 OUTPUTS = "\n# Values that the agent reports"

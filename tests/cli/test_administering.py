@@ -11,7 +11,8 @@ import pytest
 import seed_text
 from blueprint_samples import blueprint, push, serve_type
 from command_line import Shell, on_terminal
-from control_plane import PROGRAM, Server
+from control_plane import Server
+from fork_server import PROGRAM
 from scenario import Scenario, unique
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")

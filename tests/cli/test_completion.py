@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from command_line import Shell, on_terminal
-from control_plane import PROGRAM, Server
+from control_plane import Server
+from fork_server import PROGRAM
 from scenario import Scenario, unique
 
 SCHEMA = {

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from command_line import Shell, on_terminal
-from control_plane import PROGRAM, Client, Server, start
+from control_plane import Client, Server, start
+from fork_server import PROGRAM
 from scenario import Scenario, unique
 
 SCHEMA = {

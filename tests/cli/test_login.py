@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from command_line import Shell, on_terminal
-from control_plane import PROGRAM, Server
+from control_plane import Server
+from fork_server import PROGRAM
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.addresses import read_url
 from scenario import Scenario

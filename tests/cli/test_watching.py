@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from command_line import Shell, faulty_proxy_to, on_terminal
-from control_plane import PROGRAM
+from fork_server import PROGRAM
 from mainstay.agent.client import Client
 from mainstay.cli.remote.job_progress import follow, follow_all
 from scenario import Scenario

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import seed_text
-from control_plane import PROGRAM, Client, Cluster, Server, running
+from control_plane import Client, Cluster, Server, running
+from fork_server import PROGRAM
 from scenario import Scenario
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
@@ -119,7 +120,7 @@ def test_no_file_log_or_response_contains_a_secret(
 ) -> None:
     data, url, folders = locations
     RecordingClient.received = b""
-    with running(data, database_url=url, environment=KEY) as server:
+    with running(data, database_url=url, environment=KEY, installed=True) as server:
         scenario = use_every_operation(server)
         tokens = [str(client.token).encode() for client in (scenario.admin, scenario.consumer, scenario.agent)]
         process = Path(f"/proc/{server.process.pid}")

@@ -15,7 +15,8 @@ import pytest
 
 import seed_text
 from command_line import on_terminal
-from control_plane import PROGRAM, Client, Cluster, Server, running
+from control_plane import Client, Cluster, Server, running
+from fork_server import PROGRAM
 from guide_commands import guide_commands
 from mainstay.control.store.engine.migrations import migrations
 from scenario import Scenario

@@ -17,7 +17,8 @@ import pytest
 import seed_text
 from blueprint_samples import blueprint, push, serve_type
 from command_line import Shell, faulty_proxy_to, on_terminal, working_agent
-from control_plane import PROGRAM, Server, running
+from control_plane import Server, running
+from fork_server import PROGRAM
 from mainstay.foundation.documents import read_yaml
 from random_planes import RandomPlane
 from scenario import Scenario, unique

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import mainstay
-from control_plane import PROGRAM, SHARED_KEY, Client, Cluster, running
+from control_plane import SHARED_KEY, Client, Cluster, running
+from fork_server import PROGRAM
 from mainstay.control.store.engine.migrations import NewerDatabase, migrations, pending
 from required_parts import need_program
 from scenario import Scenario

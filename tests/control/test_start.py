@@ -13,7 +13,8 @@ import pytest
 
 from certificates import make_certificate
 from command_line import on_terminal
-from control_plane import PROGRAM, Cluster, running
+from control_plane import Cluster, running
+from fork_server import PROGRAM
 from scenario import Scenario
 
 KEY = "5a" * 32

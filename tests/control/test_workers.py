@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from control_plane import PROGRAM, Client, Cluster, Server, children, is_alive, running
+from control_plane import Client, Cluster, Server, children, is_alive, running
+from fork_server import PROGRAM
 from scenario import Scenario
 
 WORKERS = 3

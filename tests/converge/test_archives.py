@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import Any
 import pytest
 
 from applying import Applied
+from fork_server import PROGRAM
 from hostile_user import USER_ID, Scene, hostile_scene
 from mainstay.converge.contract import StopFlag, Stopped
 from mainstay.converge.host.downloads import Download
@@ -34,7 +34,6 @@ from web_server import Answer, WebServer, web_server
 
 Apply = Callable[..., Applied]
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
-PROGRAM = Path(sys.executable).with_name("mainstay")
 SECRET = "hunter2-correct-horse"
 
 
@@ -131,14 +130,16 @@ def test_a_body_that_ends_too_early_is_tried_again(apply: Apply, root: Path, ser
     assert (root / "a.tgz").read_bytes() == APP
 
 
-def test_a_file_that_cannot_be_stored_is_not_downloaded_again(
-    mainstay: Program, root: Path, plain_server: WebServer
-) -> None:
+def test_a_file_that_cannot_be_stored_is_not_downloaded_again(root: Path, plain_server: WebServer) -> None:
     """As on a full disk."""
     plain_server.answers["/app.tgz"] = (200, {}, bytes(2_000_000))
     (root / "m.yaml").write_text(manifest(f"{plain_server.url}/app.tgz").replace("ROOT", str(root)))
-    limit = (1_000_000, 1_000_000)
-    done = mainstay("apply", "m.yaml", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    done = subprocess.run(
+        [PROGRAM, "apply", root / "m.yaml"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1
     assert f"error: File too large: {root}/a.tgz" in done.stdout
     assert len(plain_server.requests) == 1

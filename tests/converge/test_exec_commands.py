@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from applying import Applied, fill_in
+from fork_server import PROGRAM
 from loading import faults_of
 from mainstay.converge.contract import Resource, StopFlag
 from mainstay.converge.report import Observer
 from mainstay.converge.run import RunRequest, run
 
 Apply = Callable[..., Applied]
-PROGRAM = Path(sys.executable).with_name("mainstay")
 
 
 def command(text: str, **properties: Any) -> str:

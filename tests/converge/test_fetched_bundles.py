@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from applying import GROUP, USER
-from conftest import PROGRAM
+from fork_server import PROGRAM
 from mainstay.converge.host import bundles
 from mainstay.converge.host.sources import BundleTrust
 from mainstay.converge.run import RunRequest, run

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from applying import Applied, apply_text
-from isolation import PLAIN_USER, PROGRAM, as_plain_user, in_own_mounts, open_folder, traced
+from fork_server import PROGRAM
+from isolation import PLAIN_USER, as_plain_user, in_own_mounts, open_folder, traced
 from mainstay.converge.host.files import closed_list
 from required_parts import need_program, need_root
 from scratch import describe_tree, fingerprint, temps_below

@@ -10,7 +10,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,10 +19,10 @@ import pytest
 
 from applying import Applied, fill_in
 from archive_samples import make_app
+from fork_server import PROGRAM
 from required_parts import need_program
 from scratch import names_below, temps_below
 
-PROGRAM = Path(sys.executable).with_name("mainstay")
 SEEDS = range(12)
 FILES = 30
 # How many of them apply a manifest too.

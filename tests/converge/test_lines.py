@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from applying import Applied, apply_text
+from fork_server import PROGRAM
 from hostile_user import Scene, hostile_scene
 from mainstay.converge.host.files import Files
 from mainstay.converge.providers.line.posix import PosixLines
@@ -23,7 +24,6 @@ from required_parts import need_program
 from scratch import fingerprint, temps_below
 
 Apply = Callable[..., Applied]
-PROGRAM = Path(sys.executable).with_name("mainstay")
 SECRET = "hunter2-correct-horse"
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from applying import Applied
+from fork_server import PROGRAM
 from required_parts import need_root
 
-PROGRAM = Path(sys.executable).with_name("mainstay")
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

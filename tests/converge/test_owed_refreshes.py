@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from applying import Applied, fill_in
+from fork_server import PROGRAM
 from isolation import in_own_mounts
 from mainstay.converge.history import Ledger
 from mainstay.converge.host.state import StateDirectory
 
 Apply = Callable[..., Applied]
-PROGRAM = Path(sys.executable).with_name("mainstay")
 TRIGGER = '- file:\n    - ROOT/x: {ensure: present, content: "CONTENT", owner: USER, group: GROUP, mode: "0644"}\n'
 SUBSCRIBER = "- exec:\n    - subscriber: {PROPERTIES refresh_only: true, subscribe: [file#ROOT/x]}\n"
 FAILING = SUBSCRIBER.replace("PROPERTIES", "command: 'false',")

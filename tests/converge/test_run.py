@@ -7,7 +7,6 @@ import os
 import re
 import stat
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 from applying import Applied, apply_text, fill_in
+from fork_server import PROGRAM
 from isolation import in_own_mounts
 from mainstay.converge import providers
 from mainstay.converge.apply import Options, Run
@@ -34,7 +34,6 @@ from scratch import fingerprint
 
 Apply = Callable[..., Applied]
 Mainstay = Callable[..., subprocess.CompletedProcess[str]]
-PROGRAM = Path(sys.executable).with_name("mainstay")
 
 
 def write(root: Path, text: str, name: str = "manifest.yaml") -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from applying import Applied, fill_in
-from isolation import PROGRAM
+from fork_server import PROGRAM
 from mainstay.cli.views.run_display import RunDisplay
 from mainstay.converge.contract import Resource
 from mainstay.converge.report import Observer

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from applying import GROUP, USER, Applied
+from fork_server import PROGRAM
 from mainstay.converge.host.state import Unusable
 from required_parts import need_root
 
-PROGRAM = Path(sys.executable).with_name("mainstay")
 MANIFEST = """
 - file:
     - ROOT/trigger: {ensure: present, content: "CONTENT", owner: USER, group: GROUP, mode: "0644"}

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from applying import Applied
-from isolation import PROGRAM, traced
+from fork_server import PROGRAM
+from isolation import traced
 from mainstay.foundation.faults import DoesNotLoad
 from own_accounts import databases, entry, own_accounts, userdb_user
 from required_parts import need

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from push_hosts import PROGRAM, Fleet, booted_fleet
+from fork_server import PROGRAM
+from push_hosts import Fleet, booted_fleet
 from torture import IS_TORTURE
 
 HOSTS = 20 if IS_TORTURE else 4

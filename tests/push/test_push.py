@@ -18,9 +18,10 @@ from random import Random
 from typing import Any
 
 from command_line import on_terminal
+from fork_server import PROGRAM
 from interpreters import need_python
 from mainstay.cli.views.tables import width_of
-from push_hosts import OPERATOR, PASSWORD, PROGRAM, Fleet
+from push_hosts import OPERATOR, PASSWORD, Fleet
 from torture import count_of
 
 Push = Callable[..., subprocess.CompletedProcess[str]]

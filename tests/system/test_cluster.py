@@ -22,7 +22,8 @@ import pytest
 import urllib3
 
 from cluster_load import ClusterLoad, wait_until
-from control_plane import PROGRAM, Client, Server, start
+from control_plane import Client, Server, start
+from fork_server import PROGRAM
 from invariants import violations
 from patroni_cluster import FAILOVER_SECONDS, PatroniCluster, patroni_cluster
 from simulated_agent import SimulatedAgent

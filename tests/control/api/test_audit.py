@@ -18,7 +18,8 @@ from uuid import uuid4
 
 import pytest
 
-from control_plane import PROGRAM, Client, Server, running, wait_until_hashed
+from control_plane import Client, Server, running, wait_until_hashed
+from fork_server import PROGRAM
 from mainstay.control.domain.retention import RetentionPeriods
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 from jsonschema import Draft202012Validator
 
-from control_plane import PROGRAM, Client, Reply, Server, running
+from control_plane import Client, Reply, Server, running
+from fork_server import PROGRAM
 from mainstay.control.access import ACCESS, Role
 from mainstay.control.api.endpoints import all_endpoints
 from ports import free_ports

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import seed_text
-from control_plane import PROGRAM, running
+from control_plane import running
 from database_rows import run_sql
+from fork_server import PROGRAM
 from scenario import Scenario, unique
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import seed_text
-from control_plane import PROGRAM, Client, Server, running
+from control_plane import Client, Server, running
 from database_rows import run_sql
+from fork_server import PROGRAM
 from planning_agent import with_agent
 from scenario import Scenario, unique
 
