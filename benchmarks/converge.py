@@ -165,7 +165,7 @@ def print_table(kind: str, count: int, contestants: list[Contestant], costs: Cos
 
 
 def markdown_table(contestants: list[Contestant], costs: Costs) -> str:
-    """The table of docs/guide/benchmarks.md: one row per work and action, one column per contestant."""
+    """The table of docs/guide/operating/benchmarks.md: one row per work and action, one column per contestant."""
     shown = [one.name for one in contestants if any(key.contestant == one.name for key in costs)]
     lines = [f"| work | | {' | '.join(shown)} |", "|---|---|" + "---|" * len(shown)]
     for kind, size, action in dict.fromkeys((key.kind, key.size, key.action) for key in costs):

@@ -135,7 +135,7 @@ class Bench:
                 self.timed(f"ansible   {title}: {what}", words)
 
     def print_ratios(self, hosts: int, files: int) -> None:
-        """Per file, at the size that all have done, and at ours; the goals are in docs/guide/many-hosts.md."""
+        """Per file, at the size that all have done, and at ours; the goals are in docs/guide/hosts/many-hosts.md."""
         print()
         for peer in ("pyinfra", "ansible"):
             for what in (CREATE, AGAIN):

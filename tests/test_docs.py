@@ -19,7 +19,10 @@ from mainstay.converge.host.throw_away_host import why_unavailable
 from required_parts import need
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+GUIDES = sorted((ROOT / "docs" / "guide").rglob("*.md"))
+FRONT_PAGE = ROOT / "docs" / "README.md"
+PAGES = [ROOT / "README.md", *GUIDES]
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Pages use this directory and this server address; tests replace them.
 PLACE = "/tmp/tutorial"
@@ -49,7 +52,7 @@ def pattern(expected: str) -> re.Pattern[str]:
     return re.compile("\n".join(lines))
 
 
-@pytest.mark.parametrize("page", console_pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", console_pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_a_page_print_the_documented_output(page: Path, tmp_path: Path) -> None:
     if "$ mainstay try " in page.read_text():
         reason = why_unavailable()
@@ -95,10 +98,38 @@ def test_the_reference_is_current() -> None:
         assert (ROOT / "docs" / "reference" / name).read_text() == content, f"run scripts/reference.py: {name} is old"
 
 
+def links(page: Path) -> list[Path]:
+    return [(page.parent / target).resolve() for target, _ in LINK.findall(page.read_text())]
+
+
 def test_links_between_pages_are_valid() -> None:
-    for page in (*PAGES, *ROOT.glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")):
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    """Both the page and the heading exist."""
+    dead = []
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")):
+        for target, anchor in LINK.findall(page.read_text()):
+            found = page.parent / target if target else page
+            if not found.exists() or (anchor and anchor not in anchors(found)):
+                dead.append(f"{page.relative_to(ROOT)}: {target}{anchor and '#'}{anchor}")
+    assert not dead, dead
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_guide_is_on_the_front_page() -> None:
+    assert [page for page in GUIDES if page not in links(FRONT_PAGE)] == []
+
+
+def test_every_guide_ends_with_one_next_step() -> None:
+    offences = []
+    for page in GUIDES:
+        steps = [line for line in page.read_text().splitlines() if line.startswith("**Next:**")]
+        last = page.read_text().rstrip("\n").rpartition("\n")[2]
+        if steps != [last] or len(LINK.findall(last)) != 1:
+            offences.append(f"{page.relative_to(ROOT)}: its last line must be `**Next:** [page](page.md), reason.`")
+    assert not offences, offences
 
 
 def test_paths_in_the_architecture_and_contributing_pages_exist() -> None:
@@ -124,7 +155,7 @@ def test_the_license_is_the_standard_text() -> None:
 
 
 def test_every_promise_of_the_security_guide_names_an_existing_test() -> None:
-    guide = (ROOT / "docs/guide/security.md").read_text()
+    guide = (ROOT / "docs/guide/operating/security.md").read_text()
     proofs = re.findall(r"`([\w/]+\.py)::(\w+)`", guide)
     assert len(proofs) > 30
     missing = [

@@ -572,7 +572,7 @@ def test_a_fault_in_a_later_document_has_the_line_of_the_file() -> None:
     ]
 
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "plane.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "offering" / "plane.md"
 
 
 def test_the_json_schema_accepts_the_files_of_the_guide_and_refuses_unknown_members() -> None:

@@ -40,7 +40,7 @@ def test_without_its_key_a_plane_works_again_as_the_guide_says(tmp_path: Path) -
         busy = program("vault", "discard", "--yes", "--data-dir", data)
         assert "a server uses it; stop the server first" in busy.stderr
     (data / "vault.key").write_text("12" * 32)
-    (set_aside, discard), (update,) = guide_commands("disaster-recovery.md", "## Without the key")
+    (set_aside, discard), (update,) = guide_commands("operating/disaster-recovery.md", "## Without the key")
     subprocess.run(["bash", "-c", set_aside], cwd=tmp_path, check=True)
     refused = program("server", "--port", "0", "--data-dir", data)
     assert "the vault key is missing" in refused.stderr

@@ -200,7 +200,7 @@ def test_a_program_that_the_sandbox_of_the_unit_hides_is_refused_at_once(shared_
 
 def test_the_commands_of_the_guide_print_the_documented_output(shared_host: ManagedHost) -> None:
     """They are in blocks of their own language, because they need a host that runs systemd."""
-    guide = (ROOT / "docs/guide/one-host.md").read_text()
+    guide = (ROOT / "docs/guide/hosts/trials-and-schedules.md").read_text()
     (manifest,) = (text for _, text in BLOCK.findall(guide) if text.startswith("# file: site.yaml"))
     shared_host.machine.write("/etc/mainstay/site.yaml", manifest)
     (block,) = (text for language, text in BLOCK.findall(guide) if language == "shell")

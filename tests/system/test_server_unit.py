@@ -77,7 +77,7 @@ def restore_as_the_guide_says(host: ManagedHost) -> None:
     """As root; the user of the unit gets the files, and the way in works beside it."""
     data = "/var/lib/mainstay-server"
     host.shell(f"cd /root && {PROGRAM} server backup --data-dir {data} last-night && cp {data}/vault.key vault.key")
-    embedded, _ = guide_commands("disaster-recovery.md", "### With the unit of `server install`")
+    embedded, _ = guide_commands("operating/disaster-recovery.md", "### With the unit of `server install`")
     commands = [re.sub(r"^mainstay ", f"{PROGRAM} ", line) for line in embedded]
     output = host.shell(f"cd /root && {' && '.join(commands)}")
     assert "Nothing is stuck." in output
