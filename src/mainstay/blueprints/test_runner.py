@@ -217,7 +217,7 @@ class BlueprintTest:
                 self.on_step(self.steps[-1])
 
     def _ends(self, state: str, action: str) -> bool:
-        return transitions.run_path(self.lifecycle, action, state)[-1] in self.lifecycle.terminal_states
+        return transitions.success_path(self.lifecycle, action, state)[-1] in self.lifecycle.terminal_states
 
     def _next_action(self, order: OrderUnderTest, wanted: Callable[[tuple[str, str]], bool]) -> str | None:
         """The first action on the shortest path to a wanted (state, action); prefers `delete`."""
@@ -236,7 +236,7 @@ class BlueprintTest:
                 if wanted((state, action)):
                     return first or action
             for action in actions:
-                to = transitions.run_path(self.lifecycle, action, state)[-1]
+                to = transitions.success_path(self.lifecycle, action, state)[-1]
                 if to not in seen:
                     seen.add(to)
                     queue.append((to, first or action))
@@ -285,7 +285,7 @@ class BlueprintTest:
         fresh = [job for job in jobs if job["id"] not in order.jobs_seen]
         order.jobs_seen |= {job["id"] for job in fresh}
         path = (
-            transitions.run_path(self.lifecycle, name, before)
+            transitions.success_path(self.lifecycle, name, before)
             if before in self.lifecycle.actions[name].successes
             else ()
         )

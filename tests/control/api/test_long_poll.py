@@ -16,7 +16,7 @@ from mainstay.control.api.endpoints.jobs import list_pending
 from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.prometheus import ServerMetrics
 from mainstay.control.operations.machinery.definitions import Definitions
-from mainstay.control.operations.machinery.runs import agent_topic
+from mainstay.control.operations.machinery.job_chains import agent_topic
 from mainstay.control.operations.machinery.unit_of_work import OperationTools
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.settings import ServerSettings

@@ -18,14 +18,13 @@ from mainstay.control.domain.lifecycle.report import report_lifecycle
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.lifecycle.svg import draw_svg
 from mainstay.control.domain.lifecycle.transitions import (
-    LifecycleRun,
+    ActionProgress,
     Step,
     after_failure,
     after_success,
     available_actions,
     begin,
-    is_last_step,
-    run_path,
+    success_path,
 )
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime, uptime_by_day
 from mainstay.control.domain.refusals import InvalidDefinition, TerminalState, UnknownAction, WrongState
@@ -194,25 +193,25 @@ def test_only_actions_with_a_transition_from_the_state_are_available() -> None:
     ],
 )
 def test_one_request_runs_all_its_steps(heading: str, name: str, state: str, path: str) -> None:
-    assert run_path(seed_lifecycle(heading), name, state) == tuple(path.split())
+    assert success_path(seed_lifecycle(heading), name, state) == tuple(path.split())
 
 
 def test_a_run_ends_before_a_self_loop_or_a_visited_state() -> None:
     looping = parse_lifecycle(lifecycle(action("go", "A>B", "B>B"), action("round", "A>B", "B>C", "C>B")))
-    assert run_path(looping, "go", "A") == ("A", "B")
-    assert run_path(looping, "round", "A") == ("A", "B", "C", "B")
+    assert success_path(looping, "go", "A") == ("A", "B")
+    assert success_path(looping, "round", "A") == ("A", "B", "C", "B")
 
 
 def test_auto_advance_false_runs_one_step_per_request() -> None:
     stepping = parse_lifecycle(lifecycle(action("go", "A>B", "B>C", autoAdvance=False)))
-    assert run_path(stepping, "go", "A") == ("A", "B")
-    assert is_last_step(stepping, begin(stepping, "go", "A"), "A")
+    assert success_path(stepping, "go", "A") == ("A", "B")
+    assert not after_success(stepping, begin(stepping, "go", "A"), "A").continues
 
 
 def test_a_job_whose_transition_was_removed_keeps_the_state() -> None:
     vm = seed_lifecycle(SIMPLE)
-    assert after_success(vm, LifecycleRun("gone", ("Stopped",)), "Stopped") == Step("Stopped", continues=False)
-    assert after_success(vm, LifecycleRun("start", ("Started",)), "Started") == Step("Started", continues=False)
+    assert after_success(vm, ActionProgress("gone", ("Stopped",)), "Stopped") == Step("Stopped", continues=False)
+    assert after_success(vm, ActionProgress("start", ("Started",)), "Started") == Step("Started", continues=False)
     assert after_failure(vm, "gone", "Stopped", "x") is None
 
 

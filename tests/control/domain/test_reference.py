@@ -11,7 +11,7 @@ import yaml
 import property_requests
 from mainstay.control.domain.lifecycle.parse import parse_lifecycle
 from mainstay.control.domain.lifecycle.report import report_lifecycle
-from mainstay.control.domain.lifecycle.transitions import after_failure, run_path
+from mainstay.control.domain.lifecycle.transitions import after_failure, success_path
 from mainstay.control.domain.properties.report import report_properties
 from mainstay.control.rulebook import installed_rulebook, rule_descriptions
 
@@ -37,7 +37,7 @@ def test_the_schemas_of_the_page_report_the_faults_of_the_page() -> None:
 
 def test_the_lifecycle_of_the_page_moves_as_described() -> None:
     lifecycle = parse_lifecycle(example(LIFECYCLE_PAGE, "type", "vm")["lifecycleSchema"])
-    assert run_path(lifecycle, "start", "Stopped") == ("Stopped", "Starting", "Started")
+    assert success_path(lifecycle, "start", "Stopped") == ("Stopped", "Starting", "Started")
     assert after_failure(lifecycle, "start", "Starting", "quota was exceeded") == "Stopped"
     assert after_failure(lifecycle, "start", "Starting", "boom") == "Failed"
     assert {finding.code for finding in report_lifecycle(lifecycle)} == {"no-error-path"}

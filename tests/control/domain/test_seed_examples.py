@@ -115,7 +115,12 @@ def test_the_vm_can_be_resized_only_while_stopped() -> None:
 def test_the_agent_sets_the_id_of_the_disk_once() -> None:
     disk = block("Disk Service Type")
     stored = property_requests.create(disk, {"name": "data", "sizeGb": 100, "type": "ssd"})
-    report: dict[str, Any] = {"operation": Operation.REPORT, "actor": Actor.AGENT, "state": "New", "create_run": True}
+    report: dict[str, Any] = {
+        "operation": Operation.REPORT,
+        "actor": Actor.AGENT,
+        "state": "New",
+        "in_create_chain": True,
+    }
     learned = property_requests.update(disk, {"diskId": "d-1", "actualSizeGb": 100}, stored, **report).properties
     assert learned["diskId"] == "d-1"
     later: dict[str, Any] = {"operation": Operation.REPORT, "actor": Actor.AGENT, "state": "Stopped"}

@@ -184,7 +184,7 @@ def test_properties_of_the_agent_are_required_at_the_last_step_of_the_create_run
         "o": an_object(id={**AGENT_ONLY, "required": True}, a=OPTIONAL),
     }
     stored = create(document, {"o": {"a": "x"}})
-    first = {**AGENT_REPORTS, "state": "New", "create_run": True}
+    first = {**AGENT_REPORTS, "state": "New", "in_create_chain": True}
     assert faults(document, {}, stored, **first) == {}
     assert faults(document, {}, stored, **first, last_step=True) == {
         "ip": "required field is missing",
@@ -345,7 +345,7 @@ def test_members_inherit_the_actors_of_their_object() -> None:
 
 def test_a_report_on_a_create_run_is_not_bound_to_a_state() -> None:
     document = {"p": {"type": "string", "authorizers": [*AGENT_ONLY["authorizers"], *WHEN_STOPPED["authorizers"]]}}
-    assert faults(document, {"p": "x"}, {}, **{**AGENT_REPORTS, "state": "New"}, create_run=True) == {}
+    assert faults(document, {"p": "x"}, {}, **{**AGENT_REPORTS, "state": "New"}, in_create_chain=True) == {}
     assert faults(document, {"p": "x"}, {}, **{**AGENT_REPORTS, "state": "New"}) == {
         "p": "p: property cannot be updated in state 'New'"
     }
@@ -483,7 +483,7 @@ def test_properties_of_the_agent_inside_an_unchanged_value_are_required() -> Non
     last: dict[str, Any] = {
         "operation": Operation.REPORT,
         "actor": Actor.AGENT,
-        "create_run": True,
+        "in_create_chain": True,
         "last_step": True,
     }
     owed = {"disk.serial": "required field is missing", "users[0].uid": "required field is missing"}

@@ -27,7 +27,7 @@ from mainstay.control.store.engine.open import open_store
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.enrolment_codes import ENROLMENT_CODES, EnrolmentCodeRow
 from mainstay.control.store.events import EVENTS, EventRow, read_checkpoint
-from mainstay.control.store.jobs import JOBS, RUNS, JobRow, RunRow
+from mainstay.control.store.jobs import JOB_CHAINS, JOBS, JobChainRow, JobRow
 from mainstay.control.store.orphans import ORPHANS, OrphanRow
 from mainstay.control.store.retention import DELETED_AT_ONCE
 from mainstay.control.store.services import SERVICES, ServiceRow
@@ -92,7 +92,7 @@ async def hash_all(store: Store) -> None:
 
 async def add_job(tx: Transaction, of: ServiceRow, at: datetime, *, report: str | None = None, **more: Any) -> str:
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at}
-    run = RunRow(
+    run = JobChainRow(
         id=str(uuid4()),
         service_id=of.id,
         action="update",
@@ -104,7 +104,7 @@ async def add_job(tx: Transaction, of: ServiceRow, at: datetime, *, report: str 
         retired_secrets=[],
         **stamps,
     )
-    await RUNS.insert(tx, run)
+    await JOB_CHAINS.insert(tx, run)
     job = JobRow(
         id=str(uuid4()),
         action="update",

@@ -24,11 +24,11 @@ from mainstay.control.operations import (
     service_types,
     services,
 )
-from mainstay.control.operations.machinery import runs
+from mainstay.control.operations.machinery import job_chains
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.forecast import OrderOutcome
+from mainstay.control.operations.machinery.job_chains import agent_topic
 from mainstay.control.operations.machinery.refusals import NotPermitted
-from mainstay.control.operations.machinery.runs import agent_topic
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.store import plans as plan_store
@@ -284,7 +284,7 @@ def test_a_job_that_stays_pending_is_announced_again(play: Play) -> None:
 def test_a_plan_question_of_a_crashed_server_is_announced_again_and_then_deleted(play: Play) -> None:
     async def test(scene: Scene) -> None:
         async with scene.work() as work:
-            outcome = OrderOutcome(scene.service, "create", runs.RunPlan(None), scene.context)
+            outcome = OrderOutcome(scene.service, "create", job_chains.OrderedChanges(None), scene.context)
             preview = await plans.preview_order(work, outcome, None, plans.new_plan_seed(work.now))
             await plans.ask_agent(work, preview, 60, None)
         with scene.store.bus.listening(plans.question_topic(scene.agent.id)) as announced:

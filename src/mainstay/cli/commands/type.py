@@ -150,7 +150,7 @@ def _evaluation_context(arguments: argparse.Namespace, definition: ServiceTypeDe
         now=datetime.now(timezone.utc),
         entropy=os.urandom(16),
         state=state,
-        create_run=operation is Operation.REPORT and state in (None, initial),
+        in_create_chain=operation is Operation.REPORT and state in (None, initial),
         dry=True,
         # Placeholder: the options of providers are unknown here.
         provider_id="any",

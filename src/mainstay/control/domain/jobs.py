@@ -60,7 +60,7 @@ class AlreadyReported:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """The job completed and its service moves to `to`. `next_step` None: the run is complete."""
+    """The job completed and its service moves to `to`. `next_step` None: the chain is complete."""
 
     to: str
     next_step: int | None
@@ -149,12 +149,12 @@ def on_completion(job: JobFacts, lease_hash: str | None, outcome: str) -> Alread
 
 
 def advance(job: JobFacts, visited: Sequence[str]) -> Advance:
-    """`visited` are the states of the job's run so far."""
+    """`visited` are the states of the job's chain so far."""
     if job.is_move:
         return Advance(job.state, None, tuple(visited))
-    run = transitions.LifecycleRun(job.action, tuple(visited))
-    step = transitions.after_success(job.lifecycle, run, job.state)
-    return Advance(step.to, job.step + 1 if step.continues else None, transitions.advance(run, step).visited)
+    progress = transitions.ActionProgress(job.action, tuple(visited))
+    step = transitions.after_success(job.lifecycle, progress, job.state)
+    return Advance(step.to, job.step + 1 if step.continues else None, transitions.advance(progress, step).visited)
 
 
 def on_failure(job: JobFacts, lease_hash: str | None, outcome: str, message: str) -> AlreadyReported | EndJob:

@@ -1,6 +1,6 @@
 """Jobs: claimed by an agent, held by a lease, ended exactly once. `domain/jobs.py` decides, this module applies.
 
-Lock order: the row of the service, then of the job, then of the run."""
+Lock order: the row of the service, then of the job, then of the job chain."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from mainstay.control.domain.refusals import NotPending, TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations import moves, orphans
-from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
+from mainstay.control.operations.machinery import job_chains, pool_allocation, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, ShortText, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_unusable
 from mainstay.control.operations.machinery.consumer_view import consumer_report, sees_host
 from mainstay.control.operations.machinery.initiators import initiator_words
+from mainstay.control.operations.machinery.job_chains import NextJob, ServiceUpdate
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import Conflict, InvalidProperties, NotFound, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -42,7 +43,7 @@ from mainstay.control.store import jobs as store
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.queries import encode_json, encode_optional
 from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
-from mainstay.control.store.jobs import JOBS, RUNS, JobHold, JobRow, LoggedProgress, RunRow
+from mainstay.control.store.jobs import JOB_CHAINS, JOBS, JobChainRow, JobHold, JobRow, LoggedProgress
 from mainstay.control.store.orphans import holds_instance
 from mainstay.control.store.service_pools import held_by
 from mainstay.control.store.services import ServiceRow, find_for_update
@@ -253,7 +254,7 @@ async def _requeue(work: UnitOfWork, held: LockedJob, decision: Requeue) -> None
     deadline = decide.pending_deadline(held.definition.lifecycle, held.job.action, work.now)
     await JOBS.update(work.tx, after, deadline_at=to_optional_microseconds(deadline), lease_hash=None, claim_id=None)
     await work.record_event(decision.event_type, held.job, after)
-    work.tx.announce(runs.agent_topic(held.job.agent_id))
+    work.tx.announce(job_chains.agent_topic(held.job.agent_id))
 
 
 async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
@@ -265,24 +266,23 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     refuse_unusable("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
     _refuse_references(wanted.agent_instance_data)
     await _refuse_held_instance(work, held, wanted)
-    run = await RUNS.require(work.tx, held.job.run_id, lock=True)
-    advance = decide.advance(held.facts, run.visited)
+    chain = await JOB_CHAINS.require(work.tx, held.job.run_id, lock=True)
+    advance = decide.advance(held.facts, chain.visited)
     if held.job.is_move:
-        run = await moves.leave_old_agent(work, held.service, run, held.definition.properties)
-    merged = await _merge_report(work, held, run, wanted, advance)
+        chain = await moves.leave_old_agent(work, held.service, chain, held.definition.properties)
+    merged = await _merge_report(work, held, chain, wanted, advance)
     # The job first: while it is active no other may be queued for the service.
     ended = await _end_job(work, held, "Completed", None, outcome, wanted.report)
-    service = await runs.save_service(
-        work,
-        held.service,
-        _service_after(held, run, wanted, advance, merged.service_properties),
-        held.definition.lifecycle,
-        origins=merged.service_origins,
-        schema=held.definition.properties,
+    update = ServiceUpdate(
+        before=held.service,
+        after=_service_after(held, chain, wanted, advance, merged.service_properties),
+        definition=held.definition,
+        new_origins=merged.service_origins,
         ended_job=ended,
     )
+    service = await job_chains.save_service(work, update)
     if advance.next_step is not None:
-        await _queue_next(work, held, service, run, advance, merged)
+        await _queue_next(work, held, service, chain, advance, merged)
 
 
 async def _refuse_held_instance(work: UnitOfWork, held: LockedJob, wanted: Completion) -> None:
@@ -303,40 +303,40 @@ def _refuse_references(instance_data: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _MergedReport:
-    """The properties and origins after a report, for the run and for the service.
+    """The properties and origins after a report, for the chain and for the service.
 
-    They differ until the last step: only then does the service get what the run was ordered with."""
+    They differ until the last step: only then does the service get what the chain was ordered with."""
 
-    run_properties: Properties
-    run_origins: runs.Origins
+    chain_properties: Properties
+    chain_origins: job_chains.Origins
     service_properties: Properties
-    service_origins: runs.Origins
+    service_origins: job_chains.Origins
 
 
 async def _merge_report(
-    work: UnitOfWork, held: LockedJob, run: RunRow, wanted: Completion, advance: Advance
+    work: UnitOfWork, held: LockedJob, chain: JobChainRow, wanted: Completion, advance: Advance
 ) -> _MergedReport:
     """Accepts the reported properties, and gives back pool values and secrets that are no longer used."""
     lifecycle, schema = held.definition.lifecycle, held.definition.properties
     last = advance.next_step is None
-    base = held.service.properties if run.properties is None else run.properties
+    base = held.service.properties if chain.properties is None else chain.properties
     decided = await accept_properties(work, schema, wanted.properties, _report_target(held, last=last), base)
-    result, _ = await secret_sealing.seal_all(work, decided.accepted, runs.secrets_owner(held.service.id))
-    reported = runs.origins_of(work, schema, base, decided, held.job.id)
-    origins = run.origins | reported
+    result, _ = await secret_sealing.seal_all(work, decided.accepted, job_chains.secrets_owner(held.service.id))
+    reported = job_chains.origins_of(work, schema, base, decided, held.job.id)
+    origins = chain.origins | reported
     await _give_back_replaced(work, held.service, decided.accepted.pool_releases, decided.taken_values)
-    await secret_sealing.forget(work, runs.secrets_owner(held.service.id), decided.accepted.retired_secrets)
+    await secret_sealing.forget(work, job_chains.secrets_owner(held.service.id), decided.accepted.retired_secrets)
     if not last:
-        merged = runs.overlay(held.service.properties, result, wanted.properties)
+        merged = job_chains.overlay(held.service.properties, result, wanted.properties)
         return _MergedReport(result, origins, merged, reported)
-    await runs.finish_run(work, run)
+    await job_chains.finish(work, chain)
     if advance.to not in lifecycle.terminal_states:
-        result = await runs.drop_ephemeral(work, held.service.id, schema, result)
+        result = await job_chains.drop_ephemeral(work, held.service.id, schema, result)
     return _MergedReport(result, origins, result, origins)
 
 
 def _service_after(
-    held: LockedJob, run: RunRow, wanted: Completion, advance: Advance, properties: Properties
+    held: LockedJob, chain: JobChainRow, wanted: Completion, advance: Advance, properties: Properties
 ) -> ServiceRow:
     service = held.service
     if held.job.is_move:
@@ -351,7 +351,7 @@ def _service_after(
             conditions=[],
             orphan=True,
         )
-    moved = advance.next_step is None and run.blueprint_digest
+    moved = advance.next_step is None and chain.blueprint_digest
     return msgspec.structs.replace(
         service,
         status=advance.to,
@@ -365,15 +365,20 @@ def _service_after(
 
 
 async def _queue_next(
-    work: UnitOfWork, held: LockedJob, service: ServiceRow, run: RunRow, advance: Advance, merged: _MergedReport
+    work: UnitOfWork,
+    held: LockedJob,
+    service: ServiceRow,
+    chain: JobChainRow,
+    advance: Advance,
+    merged: _MergedReport,
 ) -> None:
-    properties = None if run.properties is None else merged.run_properties
+    properties = None if chain.properties is None else merged.chain_properties
     after = msgspec.structs.replace(
-        run, visited=list(advance.visited), properties=properties, origins=merged.run_origins, updated_at=work.now
+        chain, visited=list(advance.visited), properties=properties, origins=merged.chain_origins, updated_at=work.now
     )
-    await RUNS.update(work.tx, after)
+    await JOB_CHAINS.update(work.tx, after)
     params = None if held.job.params is None else (service.properties if properties is None else properties)
-    await runs.queue(work, service, held.definition.lifecycle, after, params, step=held.job.step + 1)
+    await job_chains.queue(work, service, held.definition.lifecycle, after, NextJob(held.job.step + 1, params))
 
 
 def _report_target(held: LockedJob, *, last: bool) -> PropertyTarget:
@@ -381,7 +386,7 @@ def _report_target(held: LockedJob, *, last: bool) -> PropertyTarget:
     return PropertyTarget(
         operation=Operation.REPORT,
         state=service.status,
-        create_run=held.job.action == "create",
+        in_create_chain=held.job.action == "create",
         last_step=last,
         moves=held.job.is_move,
         service_id=service.id,
@@ -415,7 +420,7 @@ async def _end_job(
     )
     await work.record_event(decide.ended_event_type(status), held.job, after)
     # The next job of the same group may start now.
-    work.tx.announce(runs.agent_topic(held.job.agent_id))
+    work.tx.announce(job_chains.agent_topic(held.job.agent_id))
     return after
 
 
@@ -430,26 +435,28 @@ async def fail(work: UnitOfWork, job: JobRow, wanted: FailureReport) -> None:
 async def _end_unsuccessfully(
     work: UnitOfWork, held: LockedJob, decision: EndJob, *, outcome: str | None = None, report: object = None
 ) -> None:
-    """Ends the job and its run; the run's pool values and secrets are given back."""
+    """Ends the job and its chain; the chain's pool values and secrets are given back."""
     ended = await _end_job(work, held, decision.status, decision.message, outcome, report)
-    schema, lifecycle = held.definition.properties, held.definition.lifecycle
-    orphaned = await _abandon_run(work, held)
-    properties = await runs.drop_ephemeral(work, held.service.id, schema, held.service.properties)
+    orphaned = await _abandon_chain(work, held)
+    properties = await job_chains.drop_ephemeral(
+        work, held.service.id, held.definition.properties, held.service.properties
+    )
     after = msgspec.structs.replace(
         held.service,
         properties=properties,
         status=decision.next_state,
         orphan=held.service.orphan or orphaned,
     )
-    await runs.save_service(work, held.service, after, lifecycle, schema=schema, ended_job=ended)
+    update = ServiceUpdate(before=held.service, after=after, definition=held.definition, ended_job=ended)
+    await job_chains.save_service(work, update)
 
 
-async def _abandon_run(work: UnitOfWork, held: LockedJob, *, keep_values: bool = False) -> bool:
+async def _abandon_chain(work: UnitOfWork, held: LockedJob, *, keep_values: bool = False) -> bool:
     """Returns whether the target of a move has an orphan now."""
-    run = await RUNS.require(work.tx, held.job.run_id, lock=True)
+    chain = await JOB_CHAINS.require(work.tx, held.job.run_id, lock=True)
     if held.job.is_move:
-        return await moves.abandon_target(work, held.service, held.job, run, held.definition.properties)
-    await runs.abandon_run(work, run, keep_values=keep_values)
+        return await moves.abandon_target(work, held.service, held.job, chain, held.definition.properties)
+    await job_chains.abandon(work, chain, keep_values=keep_values)
     return False
 
 
@@ -468,7 +475,7 @@ async def cancel(work: UnitOfWork, job: JobRow) -> None:
 async def wake_agents(work: UnitOfWork) -> None:
     """Announces again: a replica that crashes between commit and announcement loses the announcement."""
     for agent_id in await store.agents_with_pending_jobs(work.tx, work.now - ANNOUNCE_AGAIN_AFTER, MAX_ANNOUNCED):
-        work.tx.announce(runs.agent_topic(agent_id))
+        work.tx.announce(job_chains.agent_topic(agent_id))
 
 
 async def time_out_overdue(work: UnitOfWork) -> bool:
@@ -537,7 +544,7 @@ async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
     """Cancels the active job and moves the service to its first terminal state, without the agent.
 
     If an agent ever claimed a job of the service, it leaves an orphan, which keeps what the service holds."""
-    definition = await runs.definition_of(work, service)
+    definition = await job_chains.definition_of(work, service)
     lifecycle = definition.lifecycle
     if service.status in lifecycle.terminal_states:
         raise TerminalState(service.status)
@@ -557,13 +564,14 @@ async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
     has_orphan = orphaned or service.orphan
     if held is not None:
         await _end_job(work, held, "Cancelled", None, None, None)
-        # The host may already have the pool values of the run, so an orphan keeps them.
-        has_orphan |= await _abandon_run(work, held, keep_values=orphaned)
-        properties = await runs.drop_ephemeral(work, service.id, definition.properties, properties)
+        # The host may already have the pool values of the chain, so an orphan keeps them.
+        has_orphan |= await _abandon_chain(work, held, keep_values=orphaned)
+        properties = await job_chains.drop_ephemeral(work, service.id, definition.properties, properties)
     after = msgspec.structs.replace(service, status=end, properties=properties, orphan=has_orphan)
-    await runs.save_service(
-        work, service, after, lifecycle, schema=definition.properties, forced=True, keep_holdings=orphaned
+    update = ServiceUpdate(
+        before=service, after=after, definition=definition, is_forced=True, keeps_holdings=orphaned
     )
+    await job_chains.save_service(work, update)
     if isinstance(remains, LeaveOrphan):
         await orphans.open_orphan(work, after, remains.reason)
 

@@ -12,11 +12,11 @@ from mainstay.control.domain.properties.contract import Operation, PropertyTarge
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.operations import orphans
-from mainstay.control.operations.machinery import pool_allocation, runs
+from mainstay.control.operations.machinery import job_chains, pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id
+from mainstay.control.operations.machinery.job_chains import OrderedChanges
 from mainstay.control.operations.machinery.property_decisions import relocate_properties
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
-from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.orphans import HostRemains
 from mainstay.control.operations.services import (
@@ -27,7 +27,7 @@ from mainstay.control.operations.services import (
 )
 from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.blueprints import is_movable
-from mainstay.control.store.jobs import JobRow, RunRow, active_job, was_claimed
+from mainstay.control.store.jobs import JobChainRow, JobRow, active_job, was_claimed
 from mainstay.control.store.orphans import OrphanSnapshot, open_of_agent
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import ServiceRow
@@ -38,14 +38,14 @@ class MoveRequest(Body, frozen=True, kw_only=True):
     plan_digest: PlanDigestText | None = None
 
 
-async def move(work: UnitOfWork, service: ServiceRow, wanted: MoveRequest, if_version: int | None) -> RunPlan:
+async def move(work: UnitOfWork, service: ServiceRow, wanted: MoveRequest, if_version: int | None) -> OrderedChanges:
     """Checks in the order of the contract: terminal state, target, properties, version, state, active job."""
-    definition = await runs.definition_of(work, service)
+    definition = await job_chains.definition_of(work, service)
     if service.status in definition.lifecycle.terminal_states:
         raise TerminalState(service.status)
     target = await _find_target(work, service, wanted.agent_id.lower())
     await _refuse_immovable(work, service)
-    plan = await _plan(work, service, target, definition.properties)
+    changes = await _relocate(work, service, target, definition.properties)
     refuse_stale(service, if_version)
     _refuse_initial_state(service, definition.lifecycle)
     active = await active_job(work.tx, service.id)
@@ -59,8 +59,8 @@ async def move(work: UnitOfWork, service: ServiceRow, wanted: MoveRequest, if_ve
             code="clean_up_owed",
             details={"orphanId": owed[0].id},
         )
-    await runs.start_move(work, service, definition.lifecycle, target, plan)
-    return plan
+    await job_chains.start_move(work, service, definition.lifecycle, target, changes)
+    return changes
 
 
 async def _find_target(work: UnitOfWork, service: ServiceRow, agent_id: str) -> AgentRow:
@@ -98,7 +98,9 @@ def _refuse_initial_state(service: ServiceRow, lifecycle: Lifecycle) -> None:
         )
 
 
-async def _plan(work: UnitOfWork, service: ServiceRow, target: AgentRow, schema: PropertySchema) -> RunPlan:
+async def _relocate(
+    work: UnitOfWork, service: ServiceRow, target: AgentRow, schema: PropertySchema
+) -> OrderedChanges:
     source = await AGENTS.require(work.tx, service.agent_id)
     place = PropertyTarget(
         operation=Operation.UPDATE,
@@ -119,13 +121,15 @@ async def _plan(work: UnitOfWork, service: ServiceRow, target: AgentRow, schema:
         new_pool_set=source.service_pool_set_id != target.service_pool_set_id,
         new_provider=service.provider_id != target.provider_id,
     )
-    origins = runs.origins_of(work, schema, service.properties, decided, None)
-    return RunPlan(decided.accepted.properties, decided, origins=origins)
+    origins = job_chains.origins_of(work, schema, service.properties, decided, None)
+    return OrderedChanges(decided.accepted.properties, decided, origins=origins)
 
 
 # ---- the end of the job ----
-async def leave_old_agent(work: UnitOfWork, service: ServiceRow, run: RunRow, schema: PropertySchema) -> RunRow:
-    """Opens the orphan on the agent that the service leaves. Returns the run without the values that it got."""
+async def leave_old_agent(
+    work: UnitOfWork, service: ServiceRow, chain: JobChainRow, schema: PropertySchema
+) -> JobChainRow:
+    """Opens the orphan on the agent that the service leaves. Returns the chain without the values that it got."""
     snapshot = OrphanSnapshot(
         status=service.status,
         properties=service.properties,
@@ -133,24 +137,24 @@ async def leave_old_agent(work: UnitOfWork, service: ServiceRow, run: RunRow, sc
         agent_instance_data=service.agent_instance_data,
         blueprint_digest=service.blueprint_digest,
     )
-    remains = HostRemains(service.agent_id, service.provider_id, "moved", snapshot, tuple(run.released_values))
+    remains = HostRemains(service.agent_id, service.provider_id, "moved", snapshot, tuple(chain.released_values))
     await orphans.open_on_host(work, service, remains, schema)
-    return msgspec.structs.replace(run, released_values=[])
+    return msgspec.structs.replace(chain, released_values=[])
 
 
 async def abandon_target(
-    work: UnitOfWork, service: ServiceRow, job: JobRow, run: RunRow, schema: PropertySchema
+    work: UnitOfWork, service: ServiceRow, job: JobRow, chain: JobChainRow, schema: PropertySchema
 ) -> bool:
     """After any end but success. Returns whether the target has an orphan now; without one, its values are given back."""
     left = on_failed_move(was_claimed=await was_claimed(work.tx, job.id))
     if isinstance(left, EndClean):
-        await pool_allocation.give_back_by_id(work, run.taken_values)
+        await pool_allocation.give_back_by_id(work, chain.taken_values)
         return False
     snapshot = OrphanSnapshot(
         status=service.status,
-        properties=service.properties if run.properties is None else run.properties,
+        properties=service.properties if chain.properties is None else chain.properties,
         blueprint_digest=job.blueprint_digest,
     )
-    remains = HostRemains(job.agent_id, job.provider_id, left.reason, snapshot, tuple(run.taken_values))
+    remains = HostRemains(job.agent_id, job.provider_id, left.reason, snapshot, tuple(chain.taken_values))
     await orphans.open_on_host(work, service, remains, schema)
     return True

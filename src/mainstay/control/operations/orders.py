@@ -17,8 +17,8 @@ from mainstay.control.operations.machinery.bodies import refuse_other_values
 from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.consumer_view import consumer_forecast, first_line, sees_host
 from mainstay.control.operations.machinery.forecast import Forecast, OrderOutcome, forecast_outcome
+from mainstay.control.operations.machinery.job_chains import OrderedChanges
 from mainstay.control.operations.machinery.refusals import AgentSilent, Conflict, OperationRefused, PlanFailed
-from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.secret_sealing import digest_of
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import (
@@ -165,7 +165,7 @@ async def _preview(work: UnitOfWork, order: Order, seed: PlanSeed) -> PlanPrevie
 async def _carry_out(work: UnitOfWork, order: Order) -> OrderOutcome:
     if isinstance(order, CreateOrder):
         service, context = await services.create(work, order.wanted)
-        return OrderOutcome(service, "create", RunPlan(None), context)
+        return OrderOutcome(service, "create", OrderedChanges(None), context)
     right = "move" if isinstance(order, MoveOrder) else "order"
     service = await work.find(SERVICES, order.service_id, right, lock=True)
     if isinstance(order, DeleteOrder):
@@ -173,8 +173,8 @@ async def _carry_out(work: UnitOfWork, order: Order) -> OrderOutcome:
     if order.body_fault is not None:
         raise order.body_fault
     if isinstance(order, MoveOrder):
-        plan = await moves.move(work, service, _required(order.wanted), order.if_version)
-        return OrderOutcome(service, "create", plan, is_move=True)
+        changes = await moves.move(work, service, _required(order.wanted), order.if_version)
+        return OrderOutcome(service, "create", changes, is_move=True)
     if isinstance(order, ChangeOrder):
         if order.echoed:
             refuse_other_values(order.echoed, await show_service(work, service))
@@ -183,7 +183,7 @@ async def _carry_out(work: UnitOfWork, order: Order) -> OrderOutcome:
     return OrderOutcome(service, order.action, await services.act(work, service, action))
 
 
-async def _delete(work: UnitOfWork, service: ServiceRow, order: DeleteOrder) -> RunPlan | None:
+async def _delete(work: UnitOfWork, service: ServiceRow, order: DeleteOrder) -> OrderedChanges | None:
     if not order.force:
         return await services.act(work, service, RequestedAction("delete", None, order.if_version))
     services.refuse_stale(service, order.if_version)

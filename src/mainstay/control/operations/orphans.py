@@ -13,7 +13,7 @@ from mainstay.control.domain import orphans as decide
 from mainstay.control.domain.orphans import OrphanReason
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import secrets_in
-from mainstay.control.operations.machinery import pool_allocation, runs, secret_sealing
+from mainstay.control.operations.machinery import job_chains, pool_allocation, secret_sealing
 from mainstay.control.operations.machinery.bodies import Body, Text
 from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -21,7 +21,7 @@ from mainstay.control.operations.machinery.views import AgentNamed, Named, Servi
 from mainstay.control.store import orphans as store
 from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.queries import encode_optional
-from mainstay.control.store.jobs import RUNS, active_job
+from mainstay.control.store.jobs import JOB_CHAINS, active_job
 from mainstay.control.store.orphans import ORPHANS, OrphanRow, OrphanSnapshot
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.service_pools import give_to_orphan, held_by_orphan
@@ -159,16 +159,17 @@ async def _lock(work: UnitOfWork, orphan: OrphanRow) -> tuple[ServiceRow, Orphan
 
 async def _close(work: UnitOfWork, service: ServiceRow, orphan: OrphanRow, report: object) -> None:
     await store.close(work.tx, orphan.id, work.now, report)
-    definition = await runs.definition_of(work, service)
+    definition = await job_chains.definition_of(work, service)
     snapshot = (await store.read_snapshots(work.tx, [orphan.id])).get(orphan.id)
     if snapshot is None:
-        after = await runs.release_holdings(work, service, definition.properties)
+        after = await job_chains.release_holdings(work, service, definition.properties)
     else:
         after = service
         await _release_snapshot(work, service, orphan, snapshot, definition.properties)
     others = await store.open_ids(work.tx, "orphans.service_id", service.id)
     after = msgspec.structs.replace(after, orphan=bool(others))
-    await runs.save_service(work, service, after, definition.lifecycle, schema=definition.properties)
+    update = job_chains.ServiceUpdate(before=service, after=after, definition=definition)
+    await job_chains.save_service(work, update)
 
 
 async def _release_snapshot(
@@ -180,14 +181,14 @@ async def _release_snapshot(
     await store.release_secrets(work.tx, orphan.id)
     used = await _used_references(work, service, schema)
     leaving = [place for place in secrets_in(schema, snapshot.properties) if place.reference not in used]
-    await secret_sealing.forget(work, runs.secrets_owner(service.id), leaving)
+    await secret_sealing.forget(work, job_chains.secrets_owner(service.id), leaving)
 
 
 async def _used_references(work: UnitOfWork, service: ServiceRow, schema: PropertySchema) -> set[str]:
-    """Secrets of the service, and of the run that is active."""
+    """Secrets of the service, and of the chain that is active."""
     job = await active_job(work.tx, service.id)
-    run = None if job is None else await RUNS.find(work.tx, job.run_id)
-    planned = {} if run is None else run.properties or {}
+    chain = None if job is None else await JOB_CHAINS.find(work.tx, job.run_id)
+    planned = {} if chain is None else chain.properties or {}
     return {
         place.reference for properties in (service.properties, planned) for place in secrets_in(schema, properties)
     }

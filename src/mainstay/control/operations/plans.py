@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from mainstay.control.domain.properties.traversal import SecretPlace, secrets_in
-from mainstay.control.operations.machinery import runs
+from mainstay.control.operations.machinery import job_chains
 from mainstay.control.operations.machinery.bodies import HEX_DIGEST, NO_ZERO, Body, Text
 from mainstay.control.operations.machinery.forecast import Forecast, HostForecast, OrderOutcome, forecast_outcome
 from mainstay.control.operations.machinery.refusals import BadInput, PlanFailed, PlanOutdated
@@ -113,7 +113,7 @@ class PlanPreview:
 
 async def preview_order(work: UnitOfWork, outcome: OrderOutcome, requested: object, seed: PlanSeed) -> PlanPreview:
     """Called after the order was executed, inside the transaction that is rolled back."""
-    job = None if outcome.plan is None else await active_job(work.tx, outcome.service.id)
+    job = None if outcome.changes is None else await active_job(work.tx, outcome.service.id)
     forecast = await forecast_outcome(work, outcome)
     return PlanPreview(
         forecast,
@@ -127,7 +127,7 @@ async def preview_order(work: UnitOfWork, outcome: OrderOutcome, requested: obje
 
 async def check_inputs(work: UnitOfWork, outcome: OrderOutcome, requested: object, digest: PlanDigest) -> None:
     """The same comparison inside the transaction that commits."""
-    job = None if outcome.plan is None else await active_job(work.tx, outcome.service.id)
+    job = None if outcome.changes is None else await active_job(work.tx, outcome.service.id)
     inputs = await _inputs_of(work, outcome, await forecast_outcome(work, outcome), job, requested, digest.seed)
     refuse_other_inputs(digest, inputs)
 
@@ -163,13 +163,13 @@ async def _question(work: UnitOfWork, outcome: OrderOutcome, job: JobRow) -> Que
     service = outcome.service
     (shown,) = await show_jobs(work, [job])
     properties = shown.service.properties if job.params is None else job.params
-    schema = (await runs.definition_of(work, service)).properties
+    schema = (await job_chains.definition_of(work, service)).properties
     # A new service already has the properties of its first job.
     before = () if outcome.is_new else secrets_in(schema, shown.service.properties)
     opened: dict[str, object] = {}
     places: list[SecretPlace] = []
     for place in dict.fromkeys(secrets_in(schema, properties)):
-        found = await read_secret(work, runs.secrets_owner(service.id), place)
+        found = await read_secret(work, job_chains.secrets_owner(service.id), place)
         if found is not None:
             opened[place.reference] = found.reveal()
             places.append(place)

@@ -16,7 +16,7 @@ from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.refusals import Refusal
 from mainstay.control.domain.rollouts import MAX_REASON, RolloutVerb
 from mainstay.control.operations import services
-from mainstay.control.operations.machinery import runs
+from mainstay.control.operations.machinery import job_chains
 from mainstay.control.operations.machinery.blueprint_versions import LATEST, find_bundle
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, ShortText
 from mainstay.control.operations.machinery.named_rows import find_named
@@ -195,7 +195,7 @@ async def _start(work: UnitOfWork, rollout: RolloutRow, item: RolloutItem, initi
     if service is None:
         # Deleted with its items since they were read.
         return rollout
-    lifecycle = (await runs.definition_of(work, service)).lifecycle
+    lifecycle = (await job_chains.definition_of(work, service)).lifecycle
     active = await active_job(work.tx, service.id)
     skip = decide.reason_to_skip(lifecycle, rollout.action, service.status, None if active is None else active.action)
     if skip is not None:

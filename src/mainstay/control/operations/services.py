@@ -22,11 +22,12 @@ from mainstay.control.domain.properties.traversal import references_in
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.serving import SeveralProviders, choose_agent
-from mainstay.control.operations.machinery import runs, secret_sealing
+from mainstay.control.operations.machinery import job_chains, secret_sealing
 from mainstay.control.operations.machinery.blueprint_versions import find_bundle
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, ShortText, Tag, Text
 from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
 from mainstay.control.operations.machinery.initiators import initiator_words
+from mainstay.control.operations.machinery.job_chains import OrderedChanges, ServiceUpdate
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import (
     AgentNotAvailable,
@@ -37,7 +38,6 @@ from mainstay.control.operations.machinery.refusals import (
     PlanOutdated,
     Stale,
 )
-from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import services as store
 from mainstay.control.store.agents import AGENTS
@@ -132,7 +132,7 @@ async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, Serv
         group_id=group.id,
     )
     decided = await accept_properties(work, schema, wanted.properties, target)
-    properties, _ = await secret_sealing.seal_all(work, decided.accepted, runs.secrets_owner(service_id))
+    properties, _ = await secret_sealing.seal_all(work, decided.accepted, job_chains.secrets_owner(service_id))
     service = ServiceRow(
         id=service_id,
         created_at=work.now,
@@ -149,23 +149,22 @@ async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, Serv
         blueprint_digest=found.blueprint_digest,
         version=1,
     )
-    origins = runs.origins_of(work, schema, {}, decided, None)
+    origins = job_chains.origins_of(work, schema, {}, decided, None)
     await work.insert(SERVICES, service, is_terminal=0, provenance=msgspec.json.encode(origins).decode())
     await _save_references(work, schema, service)
     await store.note_state(work.tx, service.id, service.status, work.now)
-    # The service has its properties already, so the run has nothing to apply or to give back.
-    job = await runs.start(work, service, lifecycle, "create", properties, RunPlan(None))
-    active = (job.id, job.action, job.status)
+    # The service has its properties already, so the chain has nothing to apply or to release.
+    job = await job_chains.start(work, service, lifecycle, "create", properties, OrderedChanges(None))
     return service, ServiceContext(
-        agent.name,
-        agent.status,
-        found.name,
-        found.updated_at,
-        active,
-        parties.provider_name,
-        parties.consumer_name,
-        group.name,
-        found.blueprint_version,
+        agent_name=agent.name,
+        agent_status=agent.status,
+        type_name=found.name,
+        type_version=found.updated_at,
+        job=(job.id, job.action, job.status),
+        provider_name=parties.provider_name,
+        consumer_name=parties.consumer_name,
+        group_name=group.name,
+        blueprint_version=found.blueprint_version,
     )
 
 
@@ -304,29 +303,29 @@ class RequestedAction:
 
 async def change(
     work: UnitOfWork, service: ServiceRow, wanted: ServiceChange, if_version: int | None
-) -> RunPlan | None:
+) -> OrderedChanges | None:
     """Changes the name at once and properties through a job `update`. None: no job was needed."""
-    definition = await runs.definition_of(work, service)
+    definition = await job_chains.definition_of(work, service)
     if service.status in definition.lifecycle.terminal_states:
         raise TerminalState(service.status)
-    plan = None
+    changes = None
     if wanted.properties is not None or wanted.blueprint_version is not None:
         request = RequestedAction("update", wanted.properties, if_version, wanted.blueprint_version)
-        plan = await _request(work, service, definition, request)
+        changes = await _request(work, service, definition, request)
     refuse_stale(service, if_version)
     if wanted.name is not None:
         after = msgspec.structs.replace(service, name=wanted.name)
-        await runs.save_service(work, service, after, definition.lifecycle)
-    return plan
+        await job_chains.save_service(work, ServiceUpdate(before=service, after=after, definition=definition))
+    return changes
 
 
-async def act(work: UnitOfWork, service: ServiceRow, request: RequestedAction) -> RunPlan | None:
-    return await _request(work, service, await runs.definition_of(work, service), request)
+async def act(work: UnitOfWork, service: ServiceRow, request: RequestedAction) -> OrderedChanges | None:
+    return await _request(work, service, await job_chains.definition_of(work, service), request)
 
 
 async def _request(
     work: UnitOfWork, service: ServiceRow, definition: ServiceTypeDefinition, request: RequestedAction
-) -> RunPlan | None:
+) -> OrderedChanges | None:
     """Checks in the order of the contract: action, terminal state, properties, version, state, active job.
 
     None: nothing had to be queued."""
@@ -345,10 +344,10 @@ async def _request(
     ):
         # A repeated request: the active job already does this.
         return None
-    plan = await _plan(work, service, definition.properties, action, request)
+    changes = await _decide_changes(work, service, definition.properties, action, request)
     refuse_stale(service, request.if_version)
-    if action.name == "update" and not _changes(plan, service):
-        if active is not None and await runs.changes_properties(work, active, service):
+    if action.name == "update" and not _has_effect(changes, service):
+        if active is not None and await job_chains.changes_properties(work, active, service):
             # The active job replaces the stored values, so they must not be confirmed as unchanged.
             raise active_job_refusal(active)
         return None
@@ -357,15 +356,15 @@ async def _request(
         raise active_job_refusal(active)
     if action.name == "delete":
         await refuse_if_referenced(work, service)
-    await runs.start(work, service, lifecycle, action.name, plan.properties, plan)
-    return plan
+    await job_chains.start(work, service, lifecycle, action.name, changes.properties, changes)
+    return changes
 
 
-def _changes(plan: RunPlan, service: ServiceRow) -> bool:
+def _has_effect(changes: OrderedChanges, service: ServiceRow) -> bool:
     """Whether an update has anything to do."""
-    if plan.blueprint_digest not in (None, service.blueprint_digest):
+    if changes.blueprint_digest not in (None, service.blueprint_digest):
         return True
-    return plan.decided is None or plan.decided.accepted.changed
+    return changes.decided is None or changes.decided.accepted.changed
 
 
 def active_job_refusal(job: JobRow) -> Conflict:
@@ -381,22 +380,24 @@ def refuse_stale(service: ServiceRow, if_version: int | None) -> None:
         raise Stale(f"the service is at version {service.version}, not {if_version}; read it again")
 
 
-async def _plan(
+async def _decide_changes(
     work: UnitOfWork, service: ServiceRow, schema: PropertySchema, action: Action, request: RequestedAction
-) -> RunPlan:
+) -> OrderedChanges:
     digest = request.blueprint_digest
     if request.blueprint_version is not None:
         digest = await find_bundle(work, service.service_type_id, request.blueprint_version)
     if not action.takes_properties:
         if request.properties:
             raise BadInput(f"action '{action.name}' takes no properties")
-        return RunPlan(None, blueprint_digest=digest)
+        return OrderedChanges(None, blueprint_digest=digest)
     decided = await accept_properties(
         work, schema, dict(request.properties or {}), await _update_target(work, service), service.properties
     )
-    properties, new_secrets = await secret_sealing.seal_all(work, decided.accepted, runs.secrets_owner(service.id))
-    origins = runs.origins_of(work, schema, service.properties, decided, None)
-    return RunPlan(properties, decided, new_secrets, origins, digest)
+    properties, new_secrets = await secret_sealing.seal_all(
+        work, decided.accepted, job_chains.secrets_owner(service.id)
+    )
+    origins = job_chains.origins_of(work, schema, service.properties, decided, None)
+    return OrderedChanges(properties, decided, new_secrets, origins, digest)
 
 
 async def _update_target(work: UnitOfWork, service: ServiceRow) -> PropertyTarget:
@@ -430,9 +431,9 @@ async def set_conditions(work: UnitOfWork, service: ServiceRow, wanted: list[Ser
         document["since"] = before["since"] if same and "since" in before else msgspec.to_builtins(work.now)
         conditions.append(document)
     refuse_large("conditions", conditions, MAX_CONDITIONS_BYTES)
-    definition = await runs.definition_of(work, service)
+    definition = await job_chains.definition_of(work, service)
     after = msgspec.structs.replace(service, conditions=conditions)
-    return await runs.save_service(work, service, after, definition.lifecycle)
+    return await job_chains.save_service(work, ServiceUpdate(before=service, after=after, definition=definition))
 
 
 async def measure_uptime(
@@ -442,7 +443,7 @@ async def measure_uptime(
     start = start or max(service.created_at, end - MAX_WINDOW)
     if start > end:
         raise BadInput("start must not be after end")
-    lifecycle: Lifecycle = (await runs.definition_of(work, service)).lifecycle
+    lifecycle: Lifecycle = (await job_chains.definition_of(work, service)).lifecycle
     history = [StateEntry(at, state) for at, state in await store.state_history(work.tx, service.id)]
     found = uptime(lifecycle, history, start, end)
     return UptimeView(start, end, found.running.total_seconds(), found.total.total_seconds(), found.share)

@@ -11,7 +11,7 @@ from mainstay.control.domain.properties.contract import SecretKind
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import SecretPlace, secrets_in
 from mainstay.control.domain.values import Properties
-from mainstay.control.operations.machinery import runs
+from mainstay.control.operations.machinery import job_chains
 from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.operations.machinery.secret_sealing import read_secret
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -19,7 +19,7 @@ from mainstay.control.store import secrets as store
 from mainstay.control.store.agent_types import AGENT_TYPES
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.records import Record
-from mainstay.control.store.jobs import RUNS, JobRow, active_job
+from mainstay.control.store.jobs import JOB_CHAINS, JobRow, active_job
 from mainstay.control.store.orphans import open_of_agent, read_snapshots
 from mainstay.control.store.secrets import SecretOwner
 from mainstay.control.store.services import SERVICES, ServiceRow
@@ -69,7 +69,7 @@ async def _find_reading(work: UnitOfWork, owner: SecretOwner, reference: str) ->
     if service is None:
         return None
     agent_id = str(work.required_caller.agent_id)
-    definition = await runs.definition_of(work, service)
+    definition = await job_chains.definition_of(work, service)
     job = await active_job(work.tx, service.id)
     owed = await open_of_agent(work.tx, service.id, agent_id)
     if service.agent_id == agent_id:
@@ -104,14 +104,14 @@ async def _own_reading(work: UnitOfWork, agent_id: str, reference: str) -> _Read
 async def _find_in_service(
     work: UnitOfWork, service: ServiceRow, job: JobRow | None, schema: PropertySchema, reference: str
 ) -> SecretPlace | None:
-    """The place in the properties of the service, or in those that its active run will give it."""
+    """The place in the properties of the service, or in those that its active chain will give it."""
     found = _find_place(schema, service.properties, reference)
     return found if found is not None or job is None else await _find_in_run(work, job, schema, reference)
 
 
 async def _find_in_run(work: UnitOfWork, job: JobRow, schema: PropertySchema, reference: str) -> SecretPlace | None:
-    run = await RUNS.find(work.tx, job.run_id)
-    return None if run is None else _find_place(schema, run.properties, reference)
+    chain = await JOB_CHAINS.find(work.tx, job.run_id)
+    return None if chain is None else _find_place(schema, chain.properties, reference)
 
 
 def _find_place(schema: PropertySchema, properties: Properties | None, reference: str) -> SecretPlace | None:

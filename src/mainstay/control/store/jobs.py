@@ -1,4 +1,4 @@
-"""Jobs and the runs they belong to. One guarded UPDATE decides which agent gets a claim."""
+"""Jobs and the chains they belong to: the jobs of one order, one after the other (table `runs`). One guarded UPDATE decides which agent gets a claim."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class JobRow(Record, frozen=True, kw_only=True):
     attempt: int = 1
     progress: dict[str, object] | None = None
     cancel_requested: bool = False
+    # Id of the job chain.
     run_id: str
     step: int = 1
     blueprint_digest: str | None = None
@@ -57,22 +58,22 @@ class JobRow(Record, frozen=True, kw_only=True):
     consumer_id: str
 
 
-class RunRow(Record, frozen=True, kw_only=True):
+class JobChainRow(Record, frozen=True, kw_only=True):
     service_id: str
     action: str
     visited: list[str]
-    # The properties of the service once the run succeeds; None: unchanged.
+    # The properties of the service once the chain succeeds; None: unchanged.
     properties: dict[str, object] | None = None
     # Which actor set each property, by path.
     origins: dict[str, object]
-    # Pool values and secrets allocated for the run: kept if it succeeds, released if it fails. A secret is recorded as
+    # Pool values and secrets allocated for the chain: kept if it succeeds, released if it fails. A secret is recorded as
     # its place: [reference, schema path, type].
     taken_values: list[str]
     new_secrets: list[object]
-    # Pool values and secrets that the run replaces: released if it succeeds.
+    # Pool values and secrets that the chain replaces: released if it succeeds.
     released_values: list[str]
     retired_secrets: list[object]
-    # The blueprint version of the service once the run succeeds; None: unchanged.
+    # The blueprint version of the service once the chain succeeds; None: unchanged.
     blueprint_digest: str | None = None
 
 
@@ -109,7 +110,7 @@ def _narrowed(condition: str) -> str:
     return f"(SELECT * FROM jobs WHERE {condition} LIMIT {_MAX_NARROWED}) AS jobs"
 
 
-RUNS = Table("runs", "run", RunRow)
+JOB_CHAINS = Table("runs", "job chain", JobChainRow)
 
 
 class LoggedProgress(msgspec.Struct, frozen=True, array_like=True):
@@ -275,7 +276,7 @@ async def report_of(tx: Transaction, job_id: str, max_characters: int | None = N
 class JobNotes(msgspec.Struct, frozen=True):
     """What lists of jobs show beyond their rows."""
 
-    # Of the request that started the run. None: unknown.
+    # Role of the caller whose order started the chain. None: unknown.
     role: str | None
     name: str | None
     participant_id: str | None
@@ -284,7 +285,7 @@ class JobNotes(msgspec.Struct, frozen=True):
 
 
 async def read_notes(tx: Transaction, ids: Sequence[str]) -> dict[str, JobNotes]:
-    """Later steps of a run are queued by the agent; the request is the one of the first step."""
+    """Later steps of a chain are queued by the agent; the request is the one of the first step."""
     listed, marks = placeholders(ids)
     if not marks:
         return {}
@@ -394,7 +395,7 @@ async def rewrite_past_job(tx: Transaction, job: PastJob) -> None:
 
 
 async def planned_properties(tx: Transaction, service_ids: Sequence[str]) -> dict[str, dict[str, dict[str, object]]]:
-    """The properties that runs gave or would have given to their service, by service and run."""
+    """The properties that job chains gave or would have given to their service, by service and chain."""
     listed, marks = placeholders(service_ids)
     if not marks:
         return {}

@@ -41,7 +41,7 @@ FAILED_ONLY = SqlCondition("failed_job_id IS NOT NULL")
 WITH_JOB_ONLY = SqlCondition(f"id IN (SELECT service_id FROM jobs WHERE status IN {ACTIVE_STATUSES})")
 
 
-class ServiceContext(msgspec.Struct, frozen=True):
+class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a service view shows beyond the row of the service."""
 
     agent_name: str
@@ -127,15 +127,15 @@ async def read_with_contexts(tx: Transaction, ids: Iterable[str]) -> dict[str, t
 
 def _context(row: Row) -> ServiceContext:
     return ServiceContext(
-        row["agent_name"],
-        row["agent_status"],
-        row["type_name"],
-        to_time(row["type_version"]),
-        None if row["job_id"] is None else (row["job_id"], row["job_action"], row["job_status"]),
-        row["provider_name"],
-        row["consumer_name"],
-        row["group_name"],
-        row["blueprint_version"],
+        agent_name=row["agent_name"],
+        agent_status=row["agent_status"],
+        type_name=row["type_name"],
+        type_version=to_time(row["type_version"]),
+        job=None if row["job_id"] is None else (row["job_id"], row["job_action"], row["job_status"]),
+        provider_name=row["provider_name"],
+        consumer_name=row["consumer_name"],
+        group_name=row["group_name"],
+        blueprint_version=row["blueprint_version"],
     )
 
 

@@ -12,7 +12,7 @@ from mainstay.control.api.nouns import command_endpoint, detail_endpoint, page_e
 from mainstay.control.operations import jobs
 from mainstay.control.operations.jobs import Claim, Completion, FailureReport, Release, Renewal, Renewed
 from mainstay.control.operations.machinery.consumer_view import refuse_as_criterion
-from mainstay.control.operations.machinery.runs import agent_topic
+from mainstay.control.operations.machinery.job_chains import agent_topic
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store.engine.paging import parse_listing

@@ -8,7 +8,7 @@ from itertools import combinations
 from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.graph import leading_to, reachable
 from mainstay.control.domain.lifecycle.schema import Lifecycle, Transition
-from mainstay.control.domain.lifecycle.transitions import available_actions, run_path
+from mainstay.control.domain.lifecycle.transitions import available_actions, success_path
 
 # A pattern without these characters is plain text.
 SPECIAL = frozenset("\\^$.|?*+()[]{}")
@@ -95,10 +95,10 @@ def _named(transition: Transition) -> str:
 def _many_steps(lifecycle: Lifecycle) -> Iterator[Finding]:
     for action in lifecycle.actions.values():
         if action.auto_advance is None:
-            paths_of_runs = [run_path(lifecycle, action.name, state) for state in action.successes]
-            runs = [path for path in paths_of_runs if len(path) > 2]
-            if runs:
-                paths = "; ".join(" → ".join(path) for path in runs)
+            found = [success_path(lifecycle, action.name, state) for state in action.successes]
+            long = [path for path in found if len(path) > 2]
+            if long:
+                paths = "; ".join(" → ".join(path) for path in long)
                 message = (
                     f"one request runs several steps: {paths}; set autoAdvance to true or false to confirm the intent"
                 )

@@ -1,4 +1,4 @@
-"""Moves of a service: the available actions, the state after a completed or failed job, and the end of a run."""
+"""Moves of a service: the available actions, the state after a completed or failed job, and the end of a chain of jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainstay.control.domain.refusals import TerminalState, UnknownAction, Wrong
 
 
 @dataclass(frozen=True, slots=True)
-class LifecycleRun:
+class ActionProgress:
     """The action of one request, and the states it has passed, beginning with the first."""
 
     action: str
@@ -18,7 +18,7 @@ class LifecycleRun:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The state after a completed job. `continues`: the run needs another job."""
+    """The state after a completed job. `continues`: the chain needs another job."""
 
     to: str
     continues: bool
@@ -37,24 +37,24 @@ def find_action(lifecycle: Lifecycle, name: str) -> Action:
     return action
 
 
-def begin(lifecycle: Lifecycle, name: str, state: str) -> LifecycleRun:
-    """Starts a run of the action. Raises a `Refusal` if the lifecycle does not allow it."""
+def begin(lifecycle: Lifecycle, name: str, state: str) -> ActionProgress:
+    """Starts a chain of jobs for the action. Raises a `Refusal` if the lifecycle does not allow it."""
     action = find_action(lifecycle, name)
     if state in lifecycle.terminal_states:
         raise TerminalState(state)
     if state not in action.successes:
         raise WrongState(name, state, tuple(action.successes))
-    return LifecycleRun(name, (state,))
+    return ActionProgress(name, (state,))
 
 
-def after_success(lifecycle: Lifecycle, run: LifecycleRun, state: str) -> Step:
+def after_success(lifecycle: Lifecycle, progress: ActionProgress, state: str) -> Step:
     """`state` is the state during the job. It stays if the lifecycle has changed and has no transition any more."""
-    action = lifecycle.actions.get(run.action)
+    action = lifecycle.actions.get(progress.action)
     to = state if action is None else action.successes.get(state, state)
     if action is None or not action.advances or to in lifecycle.terminal_states:
         return Step(to, continues=False)
     following = action.successes.get(to)
-    seen = to == state or to in run.visited
+    seen = to == state or to in progress.visited
     return Step(to, continues=following is not None and following != to and not seen)
 
 
@@ -67,23 +67,19 @@ def after_failure(lifecycle: Lifecycle, name: str, state: str, message: str) -> 
     return None
 
 
-def advance(run: LifecycleRun, step: Step) -> LifecycleRun:
-    return LifecycleRun(run.action, (*run.visited, step.to))
+def advance(progress: ActionProgress, step: Step) -> ActionProgress:
+    return ActionProgress(progress.action, (*progress.visited, step.to))
 
 
-def run_path(lifecycle: Lifecycle, name: str, state: str) -> tuple[str, ...]:
-    """The states of a successful run, including the first."""
-    run = begin(lifecycle, name, state)
-    # Terminates, because a run does not continue from a state that it has visited.
+def success_path(lifecycle: Lifecycle, name: str, state: str) -> tuple[str, ...]:
+    """The states of a successful chain, including the first."""
+    progress = begin(lifecycle, name, state)
+    # Terminates, because a chain does not continue from a state that it has visited.
     while True:
-        step = after_success(lifecycle, run, run.visited[-1])
-        run = advance(run, step)
+        step = after_success(lifecycle, progress, progress.visited[-1])
+        progress = advance(progress, step)
         if not step.continues:
-            return run.visited
-
-
-def is_last_step(lifecycle: Lifecycle, run: LifecycleRun, state: str) -> bool:
-    return not after_success(lifecycle, run, state).continues
+            return progress.visited
 
 
 def _text(message: str) -> str:

@@ -22,7 +22,7 @@ def misfits(schema: PropertySchema, properties: Properties, context: EvaluationC
     if schema.members is None:
         return ()
     # Options of the provider are not checked, so any provider id will do.
-    update_context = replace(context, operation=Operation.UPDATE, create_run=False, dry=True, provider_id="")
+    update_context = replace(context, operation=Operation.UPDATE, in_create_chain=False, dry=True, provider_id="")
     evaluation = Evaluation(update_context, ASSUMED)
     evaluation.actor = None
     evaluation.own_references = find_own_references(schema, properties)

@@ -399,5 +399,5 @@ def _is_required_in_new(declared: PropertyDeclaration, context: EvaluationContex
     if declared.secret is SecretKind.EPHEMERAL:
         return context.operation is Operation.CREATE
     if context.operation is Operation.REPORT:
-        return Actor.AGENT in declared.actors and (context.last_step or not context.create_run)
+        return Actor.AGENT in declared.actors and (context.last_step or not context.in_create_chain)
     return not declared.agent_only

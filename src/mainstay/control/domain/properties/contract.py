@@ -66,7 +66,8 @@ class PropertyTarget:
     operation: Operation
     # The state before the transition. None at creation.
     state: str | None = None
-    create_run: bool = False
+    # A report on a job of the chain that creates the service.
+    in_create_chain: bool = False
     last_step: bool = False
     # The service is created again on another agent, whose report may replace what the last one set once.
     moves: bool = False
@@ -94,8 +95,8 @@ class EvaluationContext(PropertyTarget):
 
     @property
     def creating(self) -> bool:
-        """A report on a `create` run counts as creation."""
-        return self.operation is Operation.CREATE or self.create_run
+        """A report in the job chain of `create` counts as creation."""
+        return self.operation is Operation.CREATE or self.in_create_chain
 
     def random_bytes(self, path: str) -> bytes:
         return hashlib.sha256(self.entropy + path.encode(errors="surrogatepass")).digest()

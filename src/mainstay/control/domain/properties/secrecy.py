@@ -84,7 +84,7 @@ def without_lost(schema: PropertySchema, properties: Properties, lost: Iterable[
 
 
 def without_plain(schema: PropertySchema, properties: Properties) -> tuple[Properties, list[RevealedSecret]]:
-    """Ended runs: the properties without plain values of secret properties, and those values."""
+    """Ended job chains: the properties without plain values of secret properties, and those values."""
     found: list[RevealedSecret] = []
 
     def keep(_declared: PropertyDeclaration, _path: str, value: object) -> object | None:

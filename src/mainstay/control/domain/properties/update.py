@@ -100,7 +100,7 @@ def _is_still_required(declared: PropertyDeclaration, context: EvaluationContext
     if declared.secret is SecretKind.EPHEMERAL:
         return False
     if declared.agent_only:
-        return context.operation is Operation.REPORT and context.create_run and context.last_step
+        return context.operation is Operation.REPORT and context.in_create_chain and context.last_step
     return context.operation is Operation.UPDATE
 
 

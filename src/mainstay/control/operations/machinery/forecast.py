@@ -10,9 +10,9 @@ import msgspec
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.properties.traversal import SecretPlace, secrets_in
 from mainstay.control.domain.values import Properties
-from mainstay.control.operations.machinery import runs
+from mainstay.control.operations.machinery import job_chains
+from mainstay.control.operations.machinery.job_chains import OrderedChanges
 from mainstay.control.operations.machinery.move_steps import ForecastStep, steps_of_move
-from mainstay.control.operations.machinery.runs import RunPlan
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.blueprints import versions_of
 from mainstay.control.store.engine.contract import Transaction
@@ -40,7 +40,7 @@ class HostForecast(msgspec.Struct, frozen=True):
 class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     # After the order. A new secret is shown as `vault://dry-run`.
     properties: dict[str, object]
-    # The states of the service from now to the end of the run.
+    # The states of the service from now to the end of its job chain.
     path: list[str]
     # Values that the order would take from pools.
     pool_values: list[ForecastValue]
@@ -56,11 +56,11 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class OrderOutcome:
-    """The outcome of an order. `service` is the row before it. `plan` None: no job was queued."""
+    """The outcome of an order. `service` is the row before it. `changes` is None if no job was queued."""
 
     service: ServiceRow
     action: str
-    plan: RunPlan | None
+    changes: OrderedChanges | None
     # The order created the service, and this is what its view shows beyond the row. None: it existed.
     new_context: ServiceContext | None = None
     # The order moves the service to another agent; its state stays.
@@ -84,7 +84,7 @@ async def forecast_outcome(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
 
 
 async def _version_after(work: UnitOfWork, outcome: OrderOutcome) -> str | None:
-    job = None if outcome.plan is None else await active_job(work.tx, outcome.service.id)
+    job = None if outcome.changes is None else await active_job(work.tx, outcome.service.id)
     return None if job is None else await version_after(work.tx, job, outcome.service.blueprint_digest)
 
 
@@ -97,24 +97,23 @@ async def version_after(tx: Transaction, job: JobRow, current_digest: str | None
 
 
 async def _forecast_creation(work: UnitOfWork, service: ServiceRow) -> Forecast:
-    definition = await runs.definition_of(work, service)
+    definition = await job_chains.definition_of(work, service)
     sealed = secrets_in(definition.properties, service.properties)
-    path = transitions.run_path(definition.lifecycle, "create", service.status)
+    path = transitions.success_path(definition.lifecycle, "create", service.status)
     return _masked_forecast(service.properties, sealed, path, await held_by(work.tx, service.id))
 
 
 async def _forecast_action(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
-    """Without a plan no job is queued and nothing changes."""
-    service, plan = outcome.service, outcome.plan
-    if plan is None:
+    """Without changes no job is queued."""
+    service, changes = outcome.service, outcome.changes
+    if changes is None:
         return _masked_forecast(service.properties, (), (service.status,), [])
-    lifecycle = (await runs.definition_of(work, service)).lifecycle
-    taken = plan.decided.taken_values if plan.decided else ()
-    values = await SERVICE_POOL_VALUES.many(work.tx, taken)
-    properties = service.properties if plan.properties is None else plan.properties
+    lifecycle = (await job_chains.definition_of(work, service)).lifecycle
+    values = await SERVICE_POOL_VALUES.many(work.tx, changes.taken_values)
+    properties = service.properties if changes.properties is None else changes.properties
     is_move, state = outcome.is_move, service.status
-    path = (state,) if is_move else transitions.run_path(lifecycle, outcome.action, state)
-    return _masked_forecast(properties, plan.new_secrets, path, list(values.values()))
+    path = (state,) if is_move else transitions.success_path(lifecycle, outcome.action, state)
+    return _masked_forecast(properties, changes.new_secrets, path, list(values.values()))
 
 
 def _masked_forecast(

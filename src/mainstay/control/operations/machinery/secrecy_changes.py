@@ -24,7 +24,7 @@ from mainstay.control.domain.properties.secrecy import (
 )
 from mainstay.control.domain.properties.traversal import SecretPlace, rewrite_secrets
 from mainstay.control.domain.values import Properties
-from mainstay.control.operations.machinery import runs, secret_sealing
+from mainstay.control.operations.machinery import job_chains, secret_sealing
 from mainstay.control.operations.machinery.refusals import Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store import idempotency
@@ -133,7 +133,7 @@ async def apply_secrecy(work: UnitOfWork, service_type_id: str, change: SecrecyC
 async def _erase_runs(
     work: UnitOfWork, change: SecrecyChange, planned: Mapping[str, Properties]
 ) -> list[RevealedSecret]:
-    """Removes plain values of secret properties from ended runs, and returns them."""
+    """Removes plain values of secret properties from ended job chains, and returns them."""
     erased: list[RevealedSecret] = []
     for run_id, properties in planned.items():
         kept, found = without_plain(change.after, properties)
@@ -175,7 +175,7 @@ async def _apply_to_service(
     *,
     has_ended: bool,
 ) -> None:
-    owner = runs.secrets_owner(service.id)
+    owner = job_chains.secrets_owner(service.id)
     await secret_sealing.forget(work, owner, found.lost)
     # A service in a terminal state keeps no secrets.
     sealed = {} if has_ended else await secret_sealing.seal_slots(work, found.plain, owner)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from mainstay.control.access import Role
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.service_types import ServiceTypeDefinition
-from mainstay.control.operations.machinery.runs import definition_of
+from mainstay.control.operations.machinery.job_chains import definition_of
 from mainstay.control.operations.machinery.views import ServiceView, show_service
 from mainstay.control.store.services import SERVICES
 from mainstay.control.web.action_addresses import action_address, action_in

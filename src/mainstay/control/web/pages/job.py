@@ -7,7 +7,7 @@ from typing import Any
 from mainstay.control.access import relation_of
 from mainstay.control.domain.values import is_uuid
 from mainstay.control.operations import jobs
-from mainstay.control.operations.machinery.runs import definition_of
+from mainstay.control.operations.machinery.job_chains import definition_of
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store.jobs import JOBS, JobRow, read_log

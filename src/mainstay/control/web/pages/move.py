@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.operations.catalogue import OfferingAgent
-from mainstay.control.operations.machinery.runs import definition_of
+from mainstay.control.operations.machinery.job_chains import definition_of
 from mainstay.control.operations.machinery.views import ServiceView, show_service
 from mainstay.control.store.services import SERVICES
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage

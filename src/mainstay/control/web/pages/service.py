@@ -12,7 +12,7 @@ import msgspec
 from mainstay.control.access import Caller, Role, relation_of
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
-from mainstay.control.domain.lifecycle.transitions import run_path
+from mainstay.control.domain.lifecycle.transitions import success_path
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime_by_day
 from mainstay.control.operations import events, jobs, services
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -214,7 +214,7 @@ def _actions(caller: Caller, view: ServiceView, lifecycle: Lifecycle) -> list[Po
         return []
     # The change of properties first: it is what most visitors come for.
     names = sorted(view.available_actions, key=lambda name: name != "update")
-    ends = {name: run_path(lifecycle, name, view.status)[-1] for name in names}
+    ends = {name: success_path(lifecycle, name, view.status)[-1] for name in names}
     return [
         PossibleAction(name, action_address(view.id, name), to, is_dangerous=to in lifecycle.terminal_states)
         for name, to in ends.items()
