@@ -148,6 +148,10 @@ def test_paths_in_the_architecture_and_contributing_pages_exist() -> None:
     assert not missing, missing
 
 
+def test_the_readme_is_read_in_a_minute() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120, "move details to a guide"
+
+
 def test_the_license_is_the_standard_text() -> None:
     """A legal text is copied exactly. The digest is that of https://www.apache.org/licenses/LICENSE-2.0.txt."""
     digest = sha256((ROOT / "LICENSE").read_bytes()).hexdigest()

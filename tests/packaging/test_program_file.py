@@ -29,12 +29,12 @@ VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13"] if IS_TORTURE else ["3.9", "3
 # Manifests of the guides that cannot be applied as they are, each with the reason.
 NOT_APPLIED = {
     "README/site.yaml": "installs nginx, which needs a network",
-    "coming-from/web.yaml": "installs nginx, which needs a network",
-    "coming-from/motd.yaml": "checks the configuration of a running sshd",
-    "lines-and-archives/lines.yaml": "changes a file that a command of the page creates",
-    "one-host/log.yaml": "shows a manifest that is never stable",
-    "tutorial/site.yaml": "has a command that runs every time",
-    "tutorial/wrong.yaml": "shows faults",
+    "hosts/coming-from/web.yaml": "installs nginx, which needs a network",
+    "hosts/coming-from/motd.yaml": "checks the configuration of a running sshd",
+    "hosts/lines-and-archives/lines.yaml": "changes a file that a command of the page creates",
+    "hosts/trials-and-schedules/log.yaml": "shows a manifest that is never stable",
+    "hosts/tutorial/site.yaml": "has a command that runs every time",
+    "hosts/tutorial/wrong.yaml": "shows faults",
 }
 PACKAGES_AND_UNITS = """\
 data: {version: "1.0"}
@@ -113,15 +113,16 @@ def write_manifests(folder: Path) -> list[str]:
     shutil.copytree(ROOT / "examples", folder / "examples")
     names = [f"examples/{name}/manifest.yaml" for name in ("many-hosts", "sites", "stack", "website")]
     for page in PAGES:
+        page_name = page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/guide/")
         for language, block in BLOCK.findall(page.read_text()):
             named = re.match(r"# file: (\S+)\n", block)
             if named is None or language != "yaml":
                 continue
-            place = folder / page.stem / named[1]
-            place.parent.mkdir(exist_ok=True)
+            place = folder / page_name / named[1]
+            place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(block)
             if re.search(r"^resources:", block, re.MULTILINE):
-                names.append(f"{page.stem}/{named[1]}")
+                names.append(f"{page_name}/{named[1]}")
     assert set(names) >= NOT_APPLIED.keys(), "remove what the guides no longer contain"
     names = [name for name in dict.fromkeys(names) if name not in NOT_APPLIED]
     (folder / "all.yaml").write_text(PACKAGES_AND_UNITS + "".join(f"      - {name}:\n" for name in names))
