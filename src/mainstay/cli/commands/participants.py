@@ -6,12 +6,13 @@ A disabled participant and its agents are refused by the server (403) until it i
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused, print_json
-from mainstay.cli.remote.connection import find_named, list_items, short_id
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import find_named, list_items
 from mainstay.cli.remote.new_tokens import add_token_options, show_token, token_body
+from mainstay.cli.remote.noun_verbs import NounVerbs
 from mainstay.cli.remote.removal import print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
-from mainstay.cli.views.tables import BAD, GOOD, age, print_table
+from mainstay.nouns.participants import NOUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
 
-SUMMARY = "list, add, disable or remove participants"
+SUMMARY = "list, add, change, disable or remove participants"
 GROUP = "operate"
-PATH = "/participants"
+PATH = NOUN.path
+PARTICIPANTS = NounVerbs(
+    NOUN, "PARTICIPANT", "There is no participant yet; `mainstay participants add NAME` creates one."
+)
 DAYS = 365
 # Verb: the new status, and what the verb reports.
 STATUS_OF_VERB = {
@@ -35,7 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
         (
-            Verb("add", "add a participant and create its first token", _add, _configure_token),
+            Verb("add", "add a participant and create its first token", _add, _configure_addition),
+            PARTICIPANTS.change("rename a participant or change what is known about it"),
             Verb("token", "create another token of a participant", _create_token, _configure_token),
             Verb("disable", "refuse all requests of a participant and its agents", _set_status, of="PARTICIPANT"),
             Verb("enable", "admit a disabled participant again", _set_status, of="PARTICIPANT"),
@@ -49,33 +54,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _configure_addition(parser: argparse.ArgumentParser) -> None:
+    PARTICIPANTS.configure_addition(parser)
+    add_token_options(parser, "--token-file", DAYS)
+
+
 def _configure_token(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="PARTICIPANT", help="name of the participant")
     add_token_options(parser, "--token-file", DAYS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, _list_participants)
-
-
-def _list_participants(client: Client, arguments: argparse.Namespace) -> int:
-    found = list_items(client, PATH, {"sort": "name"})
-    if arguments.json:
-        print_json(found)
-    elif found:
-        rows = [
-            [
-                each["name"],
-                (each["status"], GOOD if each["status"] == "Enabled" else BAD),
-                age(each["createdAt"]),
-                short_id(each["id"]),
-            ]
-            for each in found
-        ]
-        print_table(("PARTICIPANT", "STATUS", "AGE", "ID"), rows)
-    else:
-        print("There is no participant yet; `mainstay participants add NAME` creates one.")
-    return 0
+    return run_verb(arguments, PARTICIPANTS.list_rows)
 
 
 def _add(client: Client, arguments: argparse.Namespace) -> int:
@@ -84,7 +74,7 @@ def _add(client: Client, arguments: argparse.Namespace) -> int:
         raise CommandRefused(
             f"participant {name!r} already exists; `mainstay participants token {name}` creates a token"
         )
-    return _print_token(client, arguments, client.post(PATH, {"name": name}))
+    return _print_token(client, arguments, client.post(PATH, PARTICIPANTS.new_body(client, arguments)))
 
 
 def _create_token(client: Client, arguments: argparse.Namespace) -> int:

@@ -1,6 +1,12 @@
-"""The kinds of a plane file: one value per kind. Reading, comparing, requests, export and the JSON Schema derive from it."""
+"""The kinds of plane files: one value per kind. Reading, comparing, requests, export and the JSON Schema derive from it.
+
+Kinds of plain nouns derive from their declarations in `mainstay.nouns`."""
 
 from __future__ import annotations
+
+from mainstay import nouns
+from mainstay.foundation import Struct
+from mainstay.nouns import participants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,67 +22,50 @@ TEXT, BOOLEAN, INTEGER, TEXTS, OBJECT, ANY, VALUES, PROPERTIES = (
     "values",
     "properties",
 )
+# Forms of members that nouns declare; all others are texts.
+FORMS = {
+    nouns.BOOLEAN: BOOLEAN,
+    nouns.INTEGER: INTEGER,
+    nouns.IDS: TEXTS,
+    nouns.OBJECT: OBJECT,
+    nouns.ANY: ANY,
+}
 
 
-class Attribute:
-    """One attribute of a kind, and the member of the API that holds it.
+class Attribute(Struct):
+    """One attribute of a kind, and the member of the API that holds it."""
 
-    `refers_to`: the kind whose names it contains. `fixed`: set at creation only. `required`: at creation. `default`: what
-    the server sets at creation, left out of exports. `choices`: the allowed texts; empty: any."""
-
-    __slots__ = ("choices", "default", "description", "fixed", "form", "member", "refers_to", "required")
-
-    def __init__(
-        self,
-        form: str,
-        member: str,
-        description: str,
-        *,
-        refers_to: str | None = None,
-        fixed: bool = False,
-        required: bool = False,
-        default: object = None,
-        choices: tuple[str, ...] = (),
-    ) -> None:
-        self.form = form
-        self.member = member
-        self.description = description
-        self.refers_to = refers_to
-        self.fixed = fixed
-        self.required = required
-        self.default = default
-        self.choices = choices
+    form: str
+    member: str
+    description: str
+    # The kind whose names it contains.
+    refers_to: str | None = None
+    # Set at creation only.
+    fixed: bool = False
+    # At creation.
+    required: bool = False
+    # What the server sets at creation, left out of exports.
+    default: object = None
+    # The allowed texts; empty: any.
+    choices: tuple[str, ...] = ()
 
 
-class Kind:
-    """`owners`: the kinds of the names around an entry, outermost first. `key`: the member that the last name is.
-
-    `is_global`: belongs to the whole server; only admins write it. `implied`: created when another entry is below it."""
-
-    __slots__ = ("attributes", "collection", "description", "implied", "is_global", "key", "name", "noun", "owners")
-
-    def __init__(
-        self,
-        name: str,
-        noun: str,
-        collection: str,
-        description: str,
-        attributes: Mapping[str, Attribute],
-        *,
-        owners: tuple[str, ...] = (),
-        key: str = "name",
-        is_global: bool = False,
-        implied: bool = False,
-    ) -> None:
-        self.name = name
-        self.noun = noun
-        self.collection = collection
-        self.description = description
-        self.attributes = attributes
-        self.owners = owners
-        self.key = key
-        self.is_global = is_global
-        self.implied = implied
+class Kind(Struct):
+    name: str
+    noun: str
+    collection: str
+    description: str
+    attributes: Mapping[str, Attribute]
+    # The kinds of the names around an entry, outermost first.
+    owners: tuple[str, ...] = ()
+    # The members that hold the ids of the owners. None: the server sets it.
+    owner_members: tuple[str | None, ...] = ()
+    # The member that the last name is.
+    key: str = "name"
+    # Belongs to the whole server; only admins write it.
+    is_global: bool = False
+    # Created when another entry is below it.
+    implied: bool = False
 
     def owner_paths(self, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """(kind, path) of every owner in the path of an entry."""
@@ -84,6 +73,48 @@ class Kind:
             inner = KINDS[owner].owners
             # An owner without owners of its own has one name: the option type between provider and option.
             yield owner, path[depth - len(inner) : depth + 1]
+
+
+def _kinds(declared: tuple[Kind | nouns.Noun, ...]) -> dict[str, Kind]:
+    found: dict[str, Kind] = {}
+    for each in declared:
+        kinds = (each,) if isinstance(each, Kind) else _kinds_of(each, found)
+        found |= {kind.name: kind for kind in kinds}
+    return found
+
+
+def _kinds_of(noun: nouns.Noun, known: Mapping[str, Kind]) -> Iterator[Kind]:
+    """The kinds of a noun. `known`: the kinds that it can refer to."""
+    kind_at = {kind.collection: kind.name for kind in known.values()}
+    for plane in noun.plane:
+        owners = [known[owner].collection for owner in plane.owners]
+        members = {each.refers_to: each.name for each in noun.all_members if each.refers_to in owners}
+        attributes = {
+            each.attribute: Attribute(
+                FORMS.get(each.kind, TEXT),
+                each.name,
+                each.meaning,
+                refers_to=kind_at.get(each.refers_to),
+                fixed=each.fixed,
+                required=each.required,
+                default=each.default,
+                choices=tuple(each.choices),
+            )
+            for each in noun.in_front_end(nouns.PLANE)
+            if each.name not in (noun.key, *members.values())
+        }
+        yield Kind(
+            plane.name,
+            plane.word or noun.word,
+            noun.path,
+            plane.description,
+            attributes,
+            owners=plane.owners,
+            owner_members=tuple(members.get(owner) for owner in owners),
+            key=noun.key,
+            is_global=plane.is_global,
+            implied=plane.implied,
+        )
 
 
 PROPERTY_TYPES = ("string", "integer", "number", "boolean", "json")
@@ -100,20 +131,9 @@ _CONFIG_POOL = {
 }
 
 # In the order of their creation: an entry refers only to kinds before its own, and to orders before it.
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind(
-            "participants",
-            "participant",
-            "/participants",
-            "customers and providers, by name; never deleted",
-            {
-                "status": Attribute(
-                    TEXT, "status", "whether its tokens work", default="Enabled", choices=("Enabled", "Disabled")
-                )
-            },
-        ),
+KINDS: dict[str, Kind] = _kinds(
+    (
+        participants.NOUN,
         Kind(
             "optionTypes",
             "option type",
@@ -203,6 +223,7 @@ KINDS: dict[str, Kind] = {
                 "order": Attribute(INTEGER, "displayOrder", "position in lists", default=0),
             },
             owners=("participants", "optionTypes"),
+            owner_members=("providerId", "serviceOptionTypeId"),
         ),
         Kind(
             "poolSets",
@@ -211,6 +232,7 @@ KINDS: dict[str, Kind] = {
             "pool sets, by provider and name",
             {},
             owners=("participants",),
+            owner_members=("providerId",),
             implied=True,
         ),
         Kind(
@@ -228,6 +250,7 @@ KINDS: dict[str, Kind] = {
                 ),
             },
             owners=("participants", "poolSets"),
+            owner_members=(None, "servicePoolSetId"),
         ),
         Kind(
             "configPools",
@@ -236,6 +259,7 @@ KINDS: dict[str, Kind] = {
             "config pools of participants, by owner and name",
             _CONFIG_POOL,
             owners=("participants",),
+            owner_members=("participantId",),
         ),
         Kind(
             "globalConfigPools",
@@ -265,6 +289,7 @@ KINDS: dict[str, Kind] = {
             "service groups, by consumer and name",
             {},
             owners=("participants",),
+            owner_members=("consumerId",),
             implied=True,
         ),
         Kind(
@@ -284,9 +309,10 @@ KINDS: dict[str, Kind] = {
                 "properties": Attribute(PROPERTIES, "properties", "properties that a user sets"),
             },
             owners=("participants", "groups"),
+            owner_members=(None, "groupId"),
         ),
     )
-}
+)
 # Members of every entry: which row it is, and its name if that is not the key.
 ID, NAME = "id", "name"
 GLOBAL_KINDS = frozenset(name for name, kind in KINDS.items() if kind.is_global)

@@ -108,16 +108,8 @@ class _Builder:
             self._send(step, "PATCH", f"{kind.collection}/{step.actual.id}", body, references=references)  # type: ignore[union-attr]
 
     def _set_owners(self, entry: Entry, body: dict[str, Any], references: dict[str, str]) -> None:
-        """The members that hold the owners, by kind."""
-        members = {
-            "options": ("providerId", "serviceOptionTypeId"),
-            "poolSets": ("providerId",),
-            "pools": (None, "servicePoolSetId"),
-            "configPools": ("participantId",),
-            "groups": ("consumerId",),
-            "orders": (None, "groupId"),
-        }.get(entry.kind.name, ())
-        for member, (kind, path) in zip(members, entry.kind.owner_paths(entry.path), strict=False):
+        owners = entry.kind.owner_paths(entry.path)
+        for member, (kind, path) in zip(entry.kind.owner_members, owners, strict=False):
             if member is not None:
                 self._set(body, references, f"/{member}", (kind, path))
 

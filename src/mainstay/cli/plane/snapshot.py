@@ -191,15 +191,14 @@ class _Reader:
         sets = self._own(self._list("/service-pool-sets"), "providerId")
         self._name_rows("poolSets", sets, self._owner("providerId"))
         for row in sets:
-            self._add("poolSets", row, {})
+            self._add("poolSets", row, self._members("poolSets", row))
         pools = self._own(self._list("/service-pools"), "providerId")
         self._name_rows("pools", pools, self._owner("servicePoolSetId", "poolSets"))
         values = self._values("/service-pool-values", "servicePoolId")
         for row in pools:
             is_list = row["generatorType"] == "list"
             attributes = {
-                "type": row["type"],
-                "propertyType": row["propertyType"],
+                **self._members("pools", row),
                 "subnet": None if is_list else row["generatorConfig"],
                 "values": self._written(row, values[row["id"]]) if is_list else None,
             }
@@ -225,8 +224,7 @@ class _Reader:
             self._name_rows(kind, chosen, owner)
             for row in chosen:
                 attributes = {
-                    "type": row["type"],
-                    "propertyType": row["propertyType"],
+                    **self._members(kind, row),
                     "generatorConfig": row["generatorConfig"] or None,
                     "values": self._written(row, values[row["id"]]),
                 }
@@ -239,7 +237,7 @@ class _Reader:
             agent_type = self._snapshot.rows.get(("agentTypes", row["agentTypeId"]), {})
             members = members_of({"propertySchema": agent_type.get("configurationSchema")})
             attributes = {
-                "tags": row["tags"],
+                **self._members("agents", row),
                 "poolSet": self._snapshot.label("poolSets", row["servicePoolSetId"]),
                 "disabled": row["status"] == "Disabled",
                 "configuration": exported(row["configuration"] or {}, members, lambda _id: None) or None,
@@ -250,7 +248,7 @@ class _Reader:
         rows = self._own(self._list("/service-groups"), "consumerId")
         self._name_rows("groups", rows, self._owner("consumerId"))
         for row in rows:
-            self._add("groups", row, {})
+            self._add("groups", row, self._members("groups", row))
 
     def orders(self) -> None:
         rows = self._own(self._list("/services", {"living": "true"}), "consumerId")

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.control.operations.machinery.bodies import Body, Name, with_given
+from mainstay.control.operations.machinery.bodies import Body, change_of, new_of, with_given
 from mainstay.control.operations.machinery.refusals import InUse, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.agent_types import AGENT_TYPES, types_of_provider
 from mainstay.control.store.orphans import open_ids
-from mainstay.control.store.participants import PARTICIPANTS, Participant, ParticipantStatus
+from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.service_groups import SERVICE_GROUPS
 from mainstay.control.store.services import delete_terminal, living_ids
+from mainstay.nouns.participants import NOUN
 
 
+@new_of(NOUN)
 class NewParticipant(Body, frozen=True, kw_only=True):
-    name: Name
-    status: ParticipantStatus = "Enabled"
+    pass
 
 
+@change_of(NOUN)
 class ParticipantChange(Body, frozen=True, kw_only=True):
-    name: Name | None = None
-    status: ParticipantStatus | None = None
+    status: str | None = None
 
 
 async def create(work: UnitOfWork, wanted: NewParticipant) -> Participant:
-    participant = Participant(**work.new_record(), name=wanted.name, status=wanted.status)
-    return await work.insert(PARTICIPANTS, participant)
+    return await work.insert(PARTICIPANTS, Participant(**work.new_record(), **msgspec.structs.asdict(wanted)))
 
 
 async def change(work: UnitOfWork, before: Participant, wanted: ParticipantChange) -> Participant:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.records import Record, Table
+from mainstay.nouns.participants import NOUN
 
-ParticipantStatus = Literal["Enabled", "Disabled"]
 
-
+@row_of(NOUN)
 class Participant(Record, frozen=True, kw_only=True):
     name: str
-    status: ParticipantStatus
+    status: str
 
 
 # Of the services of a participant, as for an agent.

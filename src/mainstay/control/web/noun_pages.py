@@ -37,7 +37,9 @@ CREATION = {
 }
 LARGEST_DOUBLE = float_info.max
 
-FieldKind = Literal["text", "code", "long", "document", "number", "flag", "choice", "choices", "words", "time"]
+FieldKind = Literal[
+    "text", "line", "code", "long", "document", "number", "flag", "choice", "choices", "words", "time"
+]
 Typed = dict[str, str | list[str]]
 Row = Mapping[str, Any]
 Act = Callable[[PageCall], Awaitable[PageAnswer]]
@@ -47,7 +49,8 @@ Done = Callable[[PageCall, Any], PageAnswer]
 
 @dataclass(frozen=True, slots=True)
 class NounField:
-    """`name` is the member of the body. A `document` is JSON or YAML; `words` are separated by commas or lines."""
+    """`name` is the member of the body. A `line` may be empty. A `document` is JSON or YAML; `words` are separated by
+    commas or lines."""
 
     name: str
     label: str
@@ -302,7 +305,7 @@ def _read_value(wanted: NounField, text: str | list[str]) -> Any:
         return text == "true"
     if wanted.kind == "words":
         return [word for line in text.splitlines() for part in line.split(",") if (word := part.strip())]
-    if wanted.kind == "long":
+    if wanted.kind in ("long", "line"):
         return text
     if not text:
         return None

@@ -5,14 +5,12 @@ from __future__ import annotations
 from mainstay.control.access import Role
 from mainstay.control.store import participants as store
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
-from mainstay.control.web.noun_pages import NounField, NounPages, Row, TableColumn, may, may_row, noun_pages
+from mainstay.control.web.declared_pages import declared_pages
+from mainstay.control.web.noun_pages import Row, TableColumn, may, may_row, noun_pages
+from mainstay.nouns.participants import NOUN
 
 API = "/api/v1/participants"
 STATES = {"Enabled": ("up", "Enabled"), "Disabled": ("rest", "Disabled")}
-
-
-async def _fields(_call: PageCall, _row: Row | None) -> list[NounField]:
-    return [NounField("name", "Name", required=True)]
 
 
 def _effects(row: Row) -> list[str]:
@@ -50,23 +48,14 @@ async def _set_status(call: PageCall) -> PageAnswer:
 
 PAGES = (
     *noun_pages(
-        NounPages(
-            noun="participant",
-            word="participant",
-            plural="participants",
-            path="/participants",
-            api=API,
+        declared_pages(
+            NOUN,
+            "/participants",
+            columns={"status": TableColumn("Status", lambda row: STATES[row["status"]], "state")},
             explanation="Each participant orders services, offers them with its agents, or both.",
-            columns=(
-                TableColumn("Name", lambda row: row["name"]),
-                TableColumn("Status", lambda row: STATES[row["status"]], "state"),
-                TableColumn("Created", lambda row: row["createdAt"], "time"),
-            ),
-            fields=_fields,
             effects=_effects,
             navigation=NavigationEntry("Participants", "i-people", 1, "Access", "admin"),
             change="change",
-            topics="participant",
             detail=True,
         )
     ),
