@@ -1,6 +1,6 @@
 #!/usr/bin/env -S .venv/bin/python
 """Generates docs/reference from the code: resource types from their properties, commands from their parsers,
-event types from their table, server settings from their declaration.
+event types from their table, server settings from their declaration, modules from their docstrings.
 
 A test compares docs/reference with the output of this script.
 """
@@ -8,6 +8,7 @@ A test compares docs/reference with the output of this script.
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,7 @@ def pages() -> dict[str, str]:
         "events.md": events_page(),
         "settings.md": settings_page(),
         "metrics.md": metrics_page(),
+        "modules.md": modules_page(),
     }
 
 
@@ -184,6 +186,35 @@ def metrics_page() -> str:
         for each in METRICS
     ]
     return f"{WRITTEN_BY}\n{METRICS_HEAD}" + "".join(rows)
+
+
+MODULES_HEAD = """# Modules
+
+Every module with the first sentence of its docstring, by folder of `src/mainstay/`. [Architecture](../../ARCHITECTURE.md) shows
+how they fit together.
+"""
+
+
+def modules_page() -> str:
+    source = ROOT / "src" / "mainstay"
+    folders: dict[str, list[str]] = {}
+    for path in sorted(source.rglob("*.py"), key=lambda path: (path.parent, path.name)):
+        folder = path.parent.relative_to(source).as_posix()
+        sentence = first_sentence(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
+        if path.name != "__init__.py":
+            folders.setdefault(folder, []).append(f"| `{path.name}` | {escaped(sentence)} |\n")
+        elif sentence:
+            folders.setdefault(folder, []).insert(0, f"| | {escaped(sentence)} |\n")
+    sections = (
+        f"\n## {'mainstay' if folder == '.' else folder}\n\n| module | what is in it |\n|---|---|\n{''.join(rows)}"
+        for folder, rows in folders.items()
+    )
+    return f"{WRITTEN_BY}\n{MODULES_HEAD}" + "".join(sections)
+
+
+def first_sentence(docstring: str) -> str:
+    paragraph = " ".join(docstring.partition("\n\n")[0].split())
+    return paragraph.partition(". ")[0].rstrip(".")
 
 
 def settings_page() -> str:

@@ -152,6 +152,39 @@ def test_the_readme_is_read_in_a_minute() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120, "move details to a guide"
 
 
+def test_the_architecture_is_short_and_its_types_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(text.encode()) <= 9000, "modules are listed in docs/reference/modules.md"
+    rows = re.findall(r"^\| (`[A-Z].*?) \| `(\S+\.py)` \|", text, re.MULTILINE)
+    assert len(rows) == 10
+    missing = [
+        f"{name} in {file}"
+        for names, file in rows
+        for name in re.findall(r"`(\w+)`", names)
+        if not re.search(rf"^class {name}\b", (ROOT / "src" / "mainstay" / file).read_text(), re.MULTILINE)
+    ]
+    assert not missing, missing
+
+
+def test_the_index_of_decisions_has_a_line_for_each() -> None:
+    folder = ROOT / "docs" / "decisions"
+    decisions = sorted(folder.glob("[0-9]*.md"))
+    titles = [page.read_text().partition("\n")[0].removeprefix("# ").partition(". ") for page in decisions]
+    expected = [(number, page.name, title) for page, (number, _, title) in zip(decisions, titles, strict=True)]
+    lines = re.findall(
+        r"^\| \[(\d+)\]\((\S+)\) \| (.*) \| [a-z ]+ \| (in force|in force, amended by \S+|superseded by \S+) \|$",
+        (folder / "README.md").read_text(),
+        re.MULTILINE,
+    )
+    assert [line[:3] for line in lines] == expected
+    unmarked = [
+        name
+        for _, name, _, status in lines
+        if status.startswith("superseded") != ("Superseded by [" in (folder / name).read_text())
+    ]
+    assert not unmarked, "a superseded decision says so below its title: *Superseded by [53](…): what remains.*"
+
+
 def test_the_license_is_the_standard_text() -> None:
     """A legal text is copied exactly. The digest is that of https://www.apache.org/licenses/LICENSE-2.0.txt."""
     digest = sha256((ROOT / "LICENSE").read_bytes()).hexdigest()
