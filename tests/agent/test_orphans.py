@@ -44,16 +44,17 @@ time.sleep(300)
 IMPATIENT = """
 import os, sys
 from mainstay.agent.enrolment import read_enrolment
-from mainstay.agent.job_runner import WorkArea
+from mainstay.agent.context import AgentContext, AgentSettings, WorkArea
 from mainstay.agent.log import Log
-from mainstay.agent.loop import AgentLoop, AgentSettings
+from mainstay.agent.loop import AgentLoop
 from mainstay.converge.host.state import StateDirectory, state_path
 
 config, blueprint, root = (sys.argv[sys.argv.index(name) + 1] for name in ("--config", "--blueprint", "--root"))
 settings = AgentSettings(drift_seconds=0, orphan_seconds=0.3, blueprints=[blueprint])
 state = StateDirectory(state_path(os.environ))
 area = WorkArea(state.path, root, os.environ)
-AgentLoop(read_enrolment(config).client(connections=8), state, area, settings, Log(as_json=False)).run()
+client = read_enrolment(config).client(connections=8)
+AgentLoop(AgentContext(client, state, area, settings, Log(as_json=False))).run()
 """
 
 

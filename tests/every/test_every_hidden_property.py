@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from applying import Applied, fill_in
-from mainstay.agent.translate import failure_message, report_document
+from mainstay.agent.job_documents import failure_message, report_document
 from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.contract import ResourceType
 from mainstay.converge.resources.user import HASH_NAME

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 API = "/api/v1"
 TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
-# Of a stream, which the server keeps open with comments.
+# Read timeout of an event stream; the server sends a comment more often than this.
 QUIET_SECONDS = 90.0
 PAGE_SIZE = 100
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
@@ -109,14 +109,16 @@ class Client:
         *,
         query: Mapping[str, object] | Sequence[tuple[str, object]] | None = None,
         headers: Mapping[str, str] | None = None,
-        content: bytes | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> Any:
-        """The JSON document of the response, its bytes if it is not JSON, or None if it is empty; `path` is below /api/v1."""
+        """The JSON document of the response, its bytes if it is not JSON, or None if it is empty; `path` is below /api/v1.
+
+        A body of bytes is sent as it is, every other one as JSON."""
         sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
-        if content is None and body is not None:
-            content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-        reply = self._send(self._pool, method, path, query, sent, content, timeout_seconds)
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        address = path + (f"?{urlencode(query, doseq=True)}" if query else "")
+        reply = self._send(self._pool, method, address, sent, body, timeout_seconds)
         raw = self._read(reply)
         document: Any = _parse(raw) if _is_json(reply) else (raw or None)
         if reply.status < 300 and (sent["Accept"] != "application/json" or not isinstance(document, bytes)):
@@ -155,7 +157,7 @@ class Client:
         """Yields the documents of server-sent events as they arrive; ends when the server closes the stream."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": last_event_id}
         pools = plain_pools(1, self._ca_file)
-        reply = self._send(pools, "GET", path, None, headers, None, QUIET_SECONDS)
+        reply = self._send(pools, "GET", path, headers, None, QUIET_SECONDS)
         try:
             if reply.status >= 400:
                 document = _parse(reply.read())
@@ -171,20 +173,18 @@ class Client:
         self,
         pools: urllib3.PoolManager,
         method: str,
-        path: str,
-        query: Mapping[str, object] | Sequence[tuple[str, object]] | None,
+        address: str,
         headers: Mapping[str, str],
         content: bytes | None,
         timeout_seconds: float,
     ) -> urllib3.BaseHTTPResponse:
-        address = f"{self.url}{API}{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
         sent = dict(headers)
         if self._token is not None:
             sent["Authorization"] = f"Bearer {self._token}"
         try:
             return pools.request(
                 method,
-                address,
+                f"{self.url}{API}{address}",
                 body=content,
                 headers=sent,
                 timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout_seconds), read=timeout_seconds),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from mainstay.agent import translate
+from mainstay.agent import job_documents
 from mainstay.agent.blueprint_cache import NoBlueprint, UntrustedBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.job_runner import HostRun, open_secrets
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.agent.blueprint import Blueprint
-    from mainstay.agent.loop import AgentLoop
+    from mainstay.agent.context import AgentContext
     from mainstay.converge.contract import StopFlag
     from mainstay.converge.report import Event, Report
 
@@ -42,9 +42,9 @@ class DriftFinding:
     def __init__(self, reason: str, message: str, consumer_message: str | None = None) -> None:
         self.reason = reason
         # A difference of files may contain characters that the server refuses.
-        self.message: str = translate.json_safe(message[:LONGEST_MESSAGE])
+        self.message: str = job_documents.json_safe(message[:LONGEST_MESSAGE])
         shown = message.partition("\n")[0] if consumer_message is None else consumer_message
-        self.consumer_message: str = translate.json_safe(shown[:LONGEST_MESSAGE])
+        self.consumer_message: str = job_documents.json_safe(shown[:LONGEST_MESSAGE])
 
     def as_condition(self) -> dict[str, str]:
         condition = {"type": CONDITION, "status": STATUS[self.reason], "reason": self.reason, "message": self.message}
@@ -58,7 +58,7 @@ class DriftWatch:
     """While the server is away, services are checked and repaired as they were last known. Their opened secrets are kept
     in memory for that, never on disk."""
 
-    def __init__(self, agent: AgentLoop) -> None:
+    def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         # The services of the last complete list, by id.
         self._known: dict[str, Mapping[str, Any]] = {}
@@ -89,7 +89,7 @@ class DriftWatch:
     def _services(self) -> list[Mapping[str, Any]]:
         """The services of this agent. While the server is away: those of the last list without a job since, which may have
         changed the state of the service."""
-        starts = self._agent.job_starts()
+        starts = self._agent.services.job_starts()
         try:
             found = list(self._agent.client.pages("/services", {"living": "true"}))
         except Unreachable as error:
@@ -135,13 +135,13 @@ class DriftWatch:
         if manifest is None:
             self._report(service, None)
             return
-        stop = agent.try_acquire(service["id"])
+        stop = agent.services.try_acquire(service["id"])
         if stop is None:
             return
         try:
             result = self._compare(service, blueprint, manifest, stop)
         finally:
-            agent.release(service["id"])
+            agent.services.release(service["id"])
         if stop.reason is None:
             self._report(service, result)
 
@@ -152,10 +152,10 @@ class DriftWatch:
         agent = self._agent
         try:
             properties = self._open_secrets(service, blueprint)
-            roots = translate.lookup_roots(service, properties, None, agent.work_area.root)
+            roots = job_documents.lookup_roots(service, properties, None, agent.work_area.root)
         except (ServerRefusal, Unreachable) as refusal:
             return DriftFinding(UNKNOWN, f"a secret cannot be opened: {refusal}")
-        except translate.UnsafeName as problem:
+        except job_documents.UnsafeName as problem:
             return DriftFinding(UNKNOWN, str(problem))
         host_run = HostRun(blueprint, service["id"], agent.work_area, stop)
         try:
@@ -168,9 +168,9 @@ class DriftWatch:
         except (Locked, Stopped, Unusable) as problem:
             return DriftFinding(UNKNOWN, str(problem))
         except DoesNotLoad as refusal:
-            return DriftFinding(UNKNOWN, translate.fault_message(refusal, blueprint.directory))
+            return DriftFinding(UNKNOWN, job_documents.fault_message(refusal, blueprint.directory))
         if repaired.failed:
-            return DriftFinding(DRIFTED, translate.failure_message(repaired, blueprint.directory))
+            return DriftFinding(DRIFTED, job_documents.failure_message(repaired, blueprint.directory))
         changes = _classify(repaired, blueprint.directory)
         return DriftFinding(REPAIRED, changes.message, changes.consumer_message)
 
@@ -229,7 +229,7 @@ def _classify(report: Report, directory: str) -> DriftFinding:
     events = [event for event in report.events if counts_as_drift(event)]
     bad = [event for event in events if event.outcome in (FAILED, UNMET)]
     if bad or report.stopped_by is not None:
-        reasons = "\n".join(translate.short_reason(event, directory) for event in bad)
+        reasons = "\n".join(job_documents.short_reason(event, directory) for event in bad)
         return DriftFinding(UNKNOWN, reasons, reasons)
     drifted = [event for event in events if event.changed]
     if not drifted:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from mainstay.agent.translate import Place
+    from mainstay.agent.job_documents import Place
     from mainstay.converge.host.files import Files
     from mainstay.converge.report import Event, Report
 

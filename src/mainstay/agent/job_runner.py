@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from mainstay.agent import translate
+from mainstay.agent import job_documents
 from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal
 from mainstay.agent.forecast_digest import forecast_digest
-from mainstay.agent.lease import CANCELLED, LOST
 from mainstay.agent.responses import SECRET, require_shape
+from mainstay.agent.stop_flag import CANCELLED, LOST, TIMED_OUT
 from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.apply import Options
 from mainstay.converge.contract import Stopped
@@ -31,18 +31,15 @@ if TYPE_CHECKING:
     from mainstay.agent.blueprint import ActionEntry, Blueprint
     from mainstay.agent.blueprint_cache import BlueprintCache
     from mainstay.agent.client import Client
+    from mainstay.agent.context import AgentContext, WorkArea
+    from mainstay.agent.job_documents import Place
     from mainstay.agent.lease import Lease
-    from mainstay.agent.translate import Place
     from mainstay.converge.contract import Resource, StopFlag
     from mainstay.converge.report import Event, Report
     from mainstay.converge.run import Session
 
-TIMED_OUT, STOPPING = "timed out", "stopping"
 LOCK_WAIT_SECONDS = 30.0
 HOST_CHANGED = "the host has changed since the plan"
-# Variables of the agent that its child processes must not inherit.
-OWN_VARIABLES = ("MAINSTAY_TOKEN",)
-
 # Modules that the engine imports only on demand.
 PRELOADED = (
     "difflib",
@@ -61,15 +58,6 @@ class Outcome:
 
     verb: str | None
     body: dict[str, Any] = field(default_factory=dict)
-
-
-class WorkArea:
-    """Where jobs run: this host, or a scratch directory on it."""
-
-    def __init__(self, state_directory: str, root: str, environ: Mapping[str, str]) -> None:
-        self.state_directory = state_directory
-        self.root = root
-        self.environ = {name: value for name, value in environ.items() if name not in OWN_VARIABLES}
 
 
 class ProgressObserver(Observer):
@@ -110,26 +98,23 @@ def preload_engine() -> None:
 
 
 def run_job(
+    agent: AgentContext,
     job: Mapping[str, Any],
-    client: Client,
-    blueprint_cache: BlueprintCache,
-    work_area: WorkArea,
-    lease: Lease | None,
     stop: StopFlag,
-    *,
+    lease: Lease | None,
     default_timeout_seconds: float | None = None,
 ) -> Outcome:
     """Runs the job to its outcome. Raises `Unreachable` if the server is needed and not reachable.
 
     `lease` None: the clean-up of an orphan, which no other agent can get. `default_timeout_seconds` applies if the
     blueprint has no timeout; None: no limit, because the server has one."""
-    service = job["service"]
+    service, client, work_area = job["service"], agent.client, agent.work_area
     try:
-        blueprint, entry = find_manifest(blueprint_cache, job)
-        new_secrets = translate.new_secrets(job, blueprint.secret_paths)
-        properties = open_secrets(client, translate.desired_properties(job), blueprint, new_secrets)
-        roots = translate.lookup_roots(service, properties, job, work_area.root)
-    except (NoBlueprint, translate.UnsafeName) as problem:
+        blueprint, entry = find_manifest(agent.blueprint_cache, job)
+        new_secrets = job_documents.new_secrets(job, blueprint.secret_paths)
+        properties = open_secrets(client, job_documents.desired_properties(job), blueprint, new_secrets)
+        roots = job_documents.lookup_roots(service, properties, job, work_area.root)
+    except (NoBlueprint, job_documents.UnsafeName) as problem:
         return failed(str(problem))
     except ServerRefusal as refusal:
         return failed(f"a secret cannot be opened: {refusal}")
@@ -149,7 +134,7 @@ def run_job(
                 return _apply_present_state(job, client, host_run, outcome)
             return outcome
     except DoesNotLoad as refusal:
-        return failed(translate.fault_message(refusal, blueprint.directory))
+        return failed(job_documents.fault_message(refusal, blueprint.directory))
     except ServerRefusal as refusal:
         return failed(f"a secret cannot be opened: {refusal}")
     except (Locked, Stopped):
@@ -189,7 +174,7 @@ class HostRun:
             self.blueprint.manifest_path(manifest),
             options=options,
             roots=roots,
-            identity=translate.run_identity(self.service_id),
+            identity=job_documents.run_identity(self.service_id),
             state_directory=self.work_area.state_directory,
             environ=self.work_area.environ,
             observer=observer,
@@ -212,14 +197,14 @@ def _apply_present_state(job: Mapping[str, Any], client: Client, host_run: HostR
     if manifest is None:
         return created
     reported = created.body
-    wanted = translate.with_outputs(translate.desired_properties(job), reported["properties"])
-    properties = open_secrets(client, wanted, blueprint, translate.new_secrets(job, blueprint.secret_paths))
+    wanted = job_documents.with_outputs(job_documents.desired_properties(job), reported["properties"])
+    properties = open_secrets(client, wanted, blueprint, job_documents.new_secrets(job, blueprint.secret_paths))
     placed = {**service, "agentInstanceData": reported["agentInstanceData"]}
-    roots = translate.lookup_roots(placed, properties, job, host_run.work_area.root)
+    roots = job_documents.lookup_roots(placed, properties, job, host_run.work_area.root)
     outcome = host_run.apply(manifest, roots)
     if outcome.verb != "complete":
         return outcome
-    return Outcome("complete", translate.join_completions(reported, outcome.body))
+    return Outcome("complete", job_documents.join_completions(reported, outcome.body))
 
 
 def find_manifest(blueprint_cache: BlueprintCache, job: Mapping[str, Any]) -> tuple[Blueprint, ActionEntry]:
@@ -238,7 +223,7 @@ class PlannedJobMarker:
 
     def __init__(self, work_area: WorkArea, job: Mapping[str, Any]) -> None:
         self._state = StateDirectory(work_area.state_directory)
-        self._identity = translate.run_identity(job["serviceId"])
+        self._identity = job_documents.run_identity(job["serviceId"])
         self._job_id = job["id"]
         self._is_planned = job.get("planDigest") is not None
 
@@ -257,10 +242,12 @@ def open_secrets(
 ) -> Any:
     """The properties with decrypted secrets as tainted values. Raises `ServerRefusal` or `Unreachable`."""
     paths = blueprint.secret_paths
-    references = {reference for _, reference in translate.secret_references(properties, paths)} if paths else set()
+    references = (
+        {reference for _, reference in job_documents.secret_references(properties, paths)} if paths else set()
+    )
     addresses = {each: f"/vault/secrets/{each.removeprefix(VAULT_PREFIX)}" for each in sorted(references)}
     opened = {each: require_shape(client.get(address), SECRET)["value"] for each, address in addresses.items()}
-    return translate.insert_secrets(properties, paths, opened, new_secrets)
+    return job_documents.insert_secrets(properties, paths, opened, new_secrets)
 
 
 @contextmanager
@@ -288,23 +275,23 @@ def _outcome_of(
         return Outcome("release")
     report.complete(session.host.files)
     kept = stored_report(session, report, blueprint)
-    done, total = translate.count_reached(report)
+    done, total = job_documents.count_reached(report)
     if stopped_by == CANCELLED:
         return failed(f"cancelled after {done} of {total}", kept)
     if stopped_by == TIMED_OUT:
         return failed(f"timed out after {timeout_seconds:g}s\n{done} of {total} resources were done", kept)
     if report.failed:
-        return failed(translate.failure_message(report, blueprint.directory), kept)
+        return failed(job_documents.failure_message(report, blueprint.directory), kept)
     try:
-        body = translate.completion_body(report, blueprint.secret_paths)
-    except translate.BadOutputs as problem:
+        body = job_documents.completion_body(report, blueprint.secret_paths)
+    except job_documents.BadOutputs as problem:
         return failed(str(problem), kept)
     return Outcome("complete", {**body, "report": kept})
 
 
 def stored_report(session: Session, report: Report, blueprint: Blueprint) -> dict[str, Any]:
-    document = translate.mark_own_files(report, session.host.written_files)
-    return translate.report_document(document, blueprint.directory)
+    document = job_documents.mark_own_files(report, session.host.written_files)
+    return job_documents.report_document(document, blueprint.directory)
 
 
 def failed(message: str, report: dict[str, Any] | None = None) -> Outcome:

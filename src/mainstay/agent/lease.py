@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.responses import RENEWED, require_shape
-from mainstay.converge.contract import StopFlag
+from mainstay.agent.stop_flag import CANCELLED, now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
 
-    from mainstay.agent.client import Client
-    from mainstay.agent.log import Log
+    from mainstay.agent.context import AgentContext
+    from mainstay.agent.stop_flag import LeaseStopFlag
 
-LOST, CANCELLED = "lease lost", "cancelled"
 RENEW_EVERY_SECONDS = 5.0
 PROGRESS_EVERY_SECONDS = 1.0
 # Time to end a command with its process group; at most this share of a short lease.
@@ -25,59 +23,15 @@ ENDING_SHARE = 0.6
 LONGEST_RENEWAL_SECONDS = 5.0
 
 
-def now() -> float:
-    """Seconds since boot: independent of clock changes, and counted while the host sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-class LeaseStopFlag(StopFlag):
-    """Stops a run on request, and by itself when the deadline of the lease passes. Checks the clock at every read, so
-    that a run notices the deadline first thing after a sleep or a SIGSTOP."""
-
-    def __init__(self) -> None:
-        # None: there is no lease.
-        self.deadline: float | None = None
-        self._lost = False
-        super().__init__()
-
-    def is_lost(self) -> bool:
-        """Once true it stays true: the run may already have skipped resources because of it."""
-        if not self._lost and self.deadline is not None and now() >= self.deadline:
-            self._lost = True
-        return self._lost
-
-    @property
-    def reason(self) -> str | None:
-        return LOST if self.is_lost() else self._reason
-
-    @reason.setter
-    def reason(self, reason: str | None) -> None:
-        self._reason = reason
-
-    @property
-    def at_once(self) -> bool:
-        return self.is_lost() or self._at_once
-
-    @at_once.setter
-    def at_once(self, at_once: bool) -> None:
-        self._at_once = at_once
-
-    def mark_lost(self) -> None:
-        self._lost = True
-
-
 class Lease:
     """The lease of one job, counted from when the claim was sent: the server counts from later, so it never ends earlier."""
 
-    def __init__(
-        self, client: Client, job_id: str, token: str, seconds: int, sent_at: float, stop: LeaseStopFlag, log: Log
-    ) -> None:
-        self._client = client
+    def __init__(self, agent: AgentContext, job_id: str, token: str, sent_at: float, stop: LeaseStopFlag) -> None:
+        self._agent = agent
         self._job_id = job_id
-        self.token = token
-        self._seconds = seconds
+        self._token = token
+        self._seconds = agent.settings.lease_seconds
         self._stop = stop
-        self._log = log
         self._progress: dict[str, Any] | None = None
         self._sent_progress: dict[str, Any] | None = None
         self._over = False
@@ -129,17 +83,19 @@ class Lease:
             return self._give_up("not renewed in time")
         progress = self._progress
         sent_at = now()
-        body = {"leaseToken": self.token, "leaseSeconds": self._seconds, "progress": progress}
+        body = {"leaseToken": self._token, "leaseSeconds": self._seconds, "progress": progress}
         path = f"/jobs/{self._job_id}/renew"
         try:
-            answer = require_shape(self._client.post(path, body, timeout_seconds=LONGEST_RENEWAL_SECONDS), RENEWED)
+            answer = require_shape(
+                self._agent.client.post(path, body, timeout_seconds=LONGEST_RENEWAL_SECONDS), RENEWED
+            )
         except ServerRefusal as refusal:
             if refusal.status in (409, 404):
                 return self._give_up(str(refusal))
-            self._log.warning("lease not renewed", job=self._job_id, reason=str(refusal))
+            self._agent.log.warning("lease not renewed", job=self._job_id, reason=str(refusal))
             return True
         except Unreachable as error:
-            self._log.warning("lease not renewed", job=self._job_id, reason=str(error))
+            self._agent.log.warning("lease not renewed", job=self._job_id, reason=str(error))
             return True
         if self._stop.is_lost():
             # The run is already stopping and cannot continue.
@@ -151,6 +107,6 @@ class Lease:
         return True
 
     def _give_up(self, reason: str) -> bool:
-        self._log.warning("lease lost, ending the run", job=self._job_id, reason=reason)
+        self._agent.log.warning("lease lost, ending the run", job=self._job_id, reason=reason)
         self._stop.mark_lost()
         return False

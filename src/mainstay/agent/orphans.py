@@ -7,19 +7,19 @@ import random
 import threading
 
 from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.agent.job_documents import service_key
 from mainstay.agent.job_runner import Outcome, failed, run_job
 from mainstay.agent.journal import JobJournal, JobJournalEntry
-from mainstay.agent.lease import now
 from mainstay.agent.log import origin_of
 from mainstay.agent.responses import ORPHAN, require_shape
-from mainstay.agent.translate import service_key
+from mainstay.agent.stop_flag import now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from mainstay.agent.loop import AgentLoop
+    from mainstay.agent.context import AgentContext
     from mainstay.converge.contract import StopFlag
 
 LONGEST_BACKOFF_SECONDS = 3600.0
@@ -32,7 +32,7 @@ LONGEST_CLEAN_UP_SECONDS = 300.0
 
 
 class OrphanCleaner:
-    def __init__(self, agent: AgentLoop) -> None:
+    def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         # Results that the server has not received yet.
         self._journal = JobJournal(agent.state, "orphans")
@@ -121,19 +121,19 @@ class OrphanCleaner:
     def _clean_up(self, orphan: Mapping[str, Any]) -> None:
         agent, service = self._agent, orphan["service"]
         key = service_key(service)
-        if not agent.start_clean_up(key):
+        if not agent.services.start_clean_up(key):
             self._postponed = True
             return
         try:
-            stop = agent.try_acquire(service["id"], wait_seconds=JOB_END_SECONDS)
+            stop = agent.services.try_acquire(service["id"], wait_seconds=JOB_END_SECONDS)
             outcome = Outcome(None)
             if stop is not None:
                 try:
                     outcome = self._run(orphan, stop)
                 finally:
-                    agent.release(service["id"])
+                    agent.services.release(service["id"])
         finally:
-            agent.end_clean_up(key)
+            agent.services.end_clean_up(key)
         if outcome.verb in ("complete", "fail"):
             self._finish(orphan, outcome)
         else:
@@ -152,15 +152,7 @@ class OrphanCleaner:
         }
         agent.log.info("clean-up started", orphan=orphan["id"], service=service["name"])
         try:
-            return run_job(
-                job,
-                agent.client,
-                agent.blueprint_cache,
-                agent.work_area,
-                None,
-                stop,
-                default_timeout_seconds=LONGEST_CLEAN_UP_SECONDS,
-            )
+            return run_job(agent, job, stop, lease=None, default_timeout_seconds=LONGEST_CLEAN_UP_SECONDS)
         except Unreachable as error:
             agent.log.warning("clean-up waits for the server", orphan=orphan["id"], reason=str(error))
             return Outcome(None)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import threading
 
-from mainstay.agent import translate
+from mainstay.agent import job_documents
 from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.agent.context import Backoff
 from mainstay.agent.job_runner import HostRun, find_manifest, stored_report, time_limit
 from mainstay.agent.log import origin_of
-from mainstay.agent.loop import Backoff
 from mainstay.agent.responses import PLAN, require_items
 from mainstay.converge.contract import Stopped
 from mainstay.converge.host.state import Unusable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.agent.loop import AgentLoop
+    from mainstay.agent.context import AgentContext
     from mainstay.converge.contract import StopFlag
 
 POLL_SECONDS = 60
@@ -32,7 +32,7 @@ BUSY = "the agent is working on this service; plan again when it is done"
 
 
 class Planner:
-    def __init__(self, agent: AgentLoop) -> None:
+    def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._slots = threading.Semaphore(agent.settings.jobs)
 
@@ -72,7 +72,7 @@ class Planner:
 
     def _work(self, plan: Mapping[str, Any]) -> None:
         agent, service_id = self._agent, plan["job"]["serviceId"]
-        stop = agent.try_acquire(service_id, wait_seconds=plan["seconds"])
+        stop = agent.services.try_acquire(service_id, wait_seconds=plan["seconds"])
         try:
             # Holds the service until the answer is sent: a stopping agent waits for it.
             self._send(plan, {"error": BUSY} if stop is None else self._answer(plan, stop))
@@ -80,7 +80,7 @@ class Planner:
             agent.log.error("bug", task="plan", at=origin_of(error))
         finally:
             if stop is not None:
-                agent.release(service_id)
+                agent.services.release(service_id)
             self._slots.release()
 
     def _answer(self, plan: Mapping[str, Any], stop: StopFlag) -> dict[str, Any]:
@@ -98,26 +98,26 @@ class Planner:
             self._agent.log.info("plan answer not delivered", plan=plan["id"], reason=str(error))
 
 
-def _dry_run_answer(plan: Mapping[str, Any], agent: AgentLoop, stop: StopFlag) -> dict[str, Any]:
+def _dry_run_answer(plan: Mapping[str, Any], agent: AgentContext, stop: StopFlag) -> dict[str, Any]:
     job, opened = plan["job"], plan["secrets"]
     try:
         blueprint, entry = find_manifest(agent.blueprint_cache, job)
     except (NoBlueprint, ServerRefusal) as problem:
         return {"error": str(problem)}
-    properties, paths = translate.desired_properties(job), blueprint.secret_paths
-    if not opened.keys() >= {reference for _, reference in translate.secret_references(properties, paths)}:
+    properties, paths = job_documents.desired_properties(job), blueprint.secret_paths
+    if not opened.keys() >= {reference for _, reference in job_documents.secret_references(properties, paths)}:
         return {"error": "a secret cannot be opened: the blueprint declares one that the service type does not"}
-    new_secrets = translate.new_secrets(job, paths)
-    properties = translate.insert_secrets(properties, paths, opened, new_secrets)
+    new_secrets = job_documents.new_secrets(job, paths)
+    properties = job_documents.insert_secrets(properties, paths, opened, new_secrets)
     try:
-        roots = translate.lookup_roots(job["service"], properties, job, agent.work_area.root)
-    except translate.UnsafeName as problem:
+        roots = job_documents.lookup_roots(job["service"], properties, job, agent.work_area.root)
+    except job_documents.UnsafeName as problem:
         return {"error": str(problem)}
     try:
         host_run = HostRun(blueprint, job["serviceId"], agent.work_area, stop)
         session, report, digest = host_run.plan(entry.manifest, roots, agent.client, new_secrets)
     except DoesNotLoad as refusal:
-        return {"error": translate.fault_message(refusal, blueprint.directory)}
+        return {"error": job_documents.fault_message(refusal, blueprint.directory)}
     except (Locked, Stopped):
         return {"error": BUSY}
     except Unusable as problem:

@@ -129,7 +129,7 @@ def read_signature(files: Mapping[str, SignedFile]) -> tuple[bytes, bytes]:
 
 
 def decode_base64(text: bytes | str, size: int) -> bytes | None:
-    """None: not Base64 of exactly so many bytes."""
+    """Returns None unless the text is Base64 of `size` bytes."""
     try:
         found = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

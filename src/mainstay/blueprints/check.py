@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mainstay.agent.blueprint import DEFINITION, SERVICE_TYPE, read_blueprint
-from mainstay.agent.translate import OUTPUT_KEYS
+from mainstay.agent.job_documents import OUTPUT_KEYS
 from mainstay.blueprints.bundle import pack
 from mainstay.blueprints.example_orders import FOLDER, read_orders
 from mainstay.blueprints.expressions import FlowReader, Reader, Text, texts_in

@@ -8,11 +8,12 @@ import json
 import os
 import sys
 
-from mainstay.agent import drift, translate
+from mainstay.agent import drift, job_documents
+from mainstay.agent.context import AgentContext, AgentSettings, WorkArea
 from mainstay.agent.enrolment import read_enrolment
-from mainstay.agent.job_runner import HostRun, WorkArea, open_secrets
+from mainstay.agent.job_runner import HostRun, open_secrets
 from mainstay.agent.log import Log
-from mainstay.agent.loop import AgentLoop, AgentSettings
+from mainstay.agent.loop import AgentLoop
 from mainstay.converge.apply import Options
 from mainstay.converge.host.state import StateDirectory, state_path
 from mainstay.converge.report import FAILED, UNMET
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.agent.job_runner import Outcome
-    from mainstay.agent.lease import Lease, LeaseStopFlag
+    from mainstay.agent.lease import Lease
+    from mainstay.agent.stop_flag import LeaseStopFlag
 
 # One job at a time, so that the output is in order.
 JOBS, LEASE_SECONDS = 1, 60
@@ -46,16 +48,16 @@ class IdempotencyCheckingAgent(AgentLoop):
     def _find_unstable(self, job: Mapping[str, Any], stop: LeaseStopFlag) -> list[str]:
         """The changes that a second run would make, with reason and difference."""
         service = job["service"]
-        blueprint = self.blueprint_cache.find(service["serviceType"]["name"], job.get("blueprintDigest"))
-        properties = open_secrets(self.client, translate.desired_properties(job), blueprint)
-        roots = translate.lookup_roots(service, properties, job, self.work_area.root)
+        blueprint = self._agent.blueprint_cache.find(service["serviceType"]["name"], job.get("blueprintDigest"))
+        properties = open_secrets(self._agent.client, job_documents.desired_properties(job), blueprint)
+        roots = job_documents.lookup_roots(service, properties, job, self._agent.work_area.root)
         manifest = blueprint.actions[job["action"]].manifest
-        host_run = HostRun(blueprint, service["id"], self.work_area, stop)
+        host_run = HostRun(blueprint, service["id"], self._agent.work_area, stop)
         _, report = host_run.run(manifest, roots, Options(noop=True, differences=True))
         return [
             drift.describe_change(event, event.diff)
             if event.changed
-            else translate.short_reason(event, blueprint.directory)
+            else job_documents.short_reason(event, blueprint.directory)
             for event in report.events
             if drift.counts_as_drift(event) and (event.changed or event.outcome in (FAILED, UNMET))
         ]
@@ -66,9 +68,8 @@ def main() -> None:
     config, root = sys.argv[1:]
     state = StateDirectory(state_path(os.environ))
     settings = AgentSettings(jobs=JOBS, lease_seconds=LEASE_SECONDS, drift_seconds=0)
-    IdempotencyCheckingAgent(
-        read_enrolment(config).client(), state, WorkArea(state.path, root, os.environ), settings, Log()
-    ).run()
+    work_area = WorkArea(state.path, root, os.environ)
+    IdempotencyCheckingAgent(AgentContext(read_enrolment(config).client(), state, work_area, settings, Log())).run()
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ class BlueprintTest:
         pushed = self.client.call(
             "POST",
             "/blueprints",
-            content=pack(self.blueprint.directory),
+            pack(self.blueprint.directory),
             headers={"Content-Type": "application/gzip"},
         )
         self.type_id = pushed["serviceType"]["id"]

@@ -123,10 +123,10 @@ def _enroll(arguments: argparse.Namespace) -> int:
 def _work(arguments: argparse.Namespace) -> int:
     from mainstay.agent.blueprint_cache import check_local
     from mainstay.agent.client import PlainHttpRefused
+    from mainstay.agent.context import AgentContext, AgentSettings, WorkArea
     from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
-    from mainstay.agent.job_runner import WorkArea
     from mainstay.agent.log import Log
-    from mainstay.agent.loop import AgentLoop, AgentSettings, AlreadyRunning
+    from mainstay.agent.loop import AgentLoop, AlreadyRunning
     from mainstay.agent.metrics import serve_metrics
     from mainstay.cli.local_run import exit_on_faults
     from mainstay.converge.host.state import StateDirectory, state_path
@@ -150,12 +150,12 @@ def _work(arguments: argparse.Namespace) -> int:
         state = StateDirectory(state_path(os.environ))
         root = os.path.abspath(arguments.root) if arguments.root else ""
         log = Log(as_json=arguments.log_format == "json")
-        agent = AgentLoop(client, state, WorkArea(state.path, root, os.environ), settings, log)
+        agent = AgentContext(client, state, WorkArea(state.path, root, os.environ), settings, log)
         if arguments.metrics_port is not None:
             page = serve_metrics(agent.metrics, arguments.metrics_port)
             log.info("serving metrics", address=f"http://127.0.0.1:{page.server_port}/metrics")
         try:
-            agent.run()
+            AgentLoop(agent).run()
         except AlreadyRunning as problem:
             raise CommandRefused(str(problem), exit_code=3) from None
     return 0

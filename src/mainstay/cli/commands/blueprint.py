@@ -314,9 +314,7 @@ def _push(arguments: argparse.Namespace) -> int:
     _refuse_outdated_signature(directory, blueprint)
     query = {"force": str(arguments.force).lower(), "dryRun": str(arguments.dry_run).lower()}
     with _connected(arguments) as client:
-        pushed = client.call(
-            "POST", "/blueprints", content=bundle, query=query, headers={"Content-Type": "application/gzip"}
-        )
+        pushed = client.call("POST", "/blueprints", bundle, query=query, headers={"Content-Type": "application/gzip"})
     if arguments.json:
         print_json(pushed)
         return 0

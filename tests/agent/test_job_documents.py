@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applying import apply_text
-from mainstay.agent import translate
+from mainstay.agent import job_documents
 from mainstay.agent.blueprint import find_secrets, schema_members
 from mainstay.converge.manifest.expressions import holds_secret
 from mainstay.converge.report import Report
@@ -45,14 +45,14 @@ def test_only_references_at_paths_of_secrets_are_replaced() -> None:
         "database": {"pin": "vault://b"},
         "users": [{"key": "vault://c"}, {"key": "vault://d", "name": "vault://e"}],
     }
-    assert sorted(reference for _, reference in translate.secret_references(properties, PATHS)) == [
+    assert sorted(reference for _, reference in job_documents.secret_references(properties, PATHS)) == [
         "vault://a",
         "vault://b",
         "vault://c",
         "vault://d",
     ]
     opened = {"vault://a": "secret", "vault://b": 1234, "vault://c": "x", "vault://d": "y", "vault://others": "no"}
-    found = translate.insert_secrets(properties, PATHS, opened)
+    found = job_documents.insert_secrets(properties, PATHS, opened)
     assert found["plain"] == "vault://others"
     assert not holds_secret(found["plain"])
     assert found["database"]["pin"] == "1234"
@@ -77,10 +77,10 @@ def test_only_references_at_paths_of_secrets_are_replaced() -> None:
 def test_given_cleared_and_moved_secrets_are_new(after: dict[str, Any], new: set[tuple[str, ...]]) -> None:
     before = {"password": "vault://a", "users": [{"key": "vault://b"}, {"key": "vault://c"}]}
     job = {"action": "update", "params": after, "service": {"properties": before}}
-    assert translate.new_secrets(job, PATHS) == new
+    assert job_documents.new_secrets(job, PATHS) == new
     opened = {f"vault://{name}": name for name in "abcx"}
-    found = translate.insert_secrets(after, PATHS, opened, new)
-    for place, reference in translate.secret_references(after, PATHS):
+    found = job_documents.insert_secrets(after, PATHS, opened, new)
+    for place, reference in job_documents.secret_references(after, PATHS):
         value: Any = found
         for part in place:
             value = value[int(part) if part.isdigit() else part]
@@ -90,8 +90,8 @@ def test_given_cleared_and_moved_secrets_are_new(after: dict[str, Any], new: set
 def test_all_secrets_of_a_new_service_are_new_and_none_of_an_action_without_properties() -> None:
     properties = {"password": "vault://a"}
     job = {"action": "create", "params": properties, "service": {"properties": properties}}
-    assert translate.new_secrets(job, PATHS) == {("password",)}
-    assert translate.new_secrets({**job, "action": "start", "params": None}, PATHS) == set()
+    assert job_documents.new_secrets(job, PATHS) == {("password",)}
+    assert job_documents.new_secrets({**job, "action": "start", "params": None}, PATHS) == set()
 
 
 def report_with(outputs: dict[str, Any]) -> Report:
@@ -114,12 +114,14 @@ def report_with(outputs: dict[str, Any]) -> Report:
     ],
 )
 def test_invalid_outputs_are_refused_by_name(outputs: dict[str, Any], problem: str) -> None:
-    with pytest.raises(translate.BadOutputs, match=problem):
-        translate.completion_body(report_with(outputs), PATHS)
+    with pytest.raises(job_documents.BadOutputs, match=problem):
+        job_documents.completion_body(report_with(outputs), PATHS)
 
 
 def test_a_secret_output_needs_a_secret_property() -> None:
-    body = translate.completion_body(report_with({"properties": {"password": Tainted("x")}, "instance_id": 7}), PATHS)
+    body = job_documents.completion_body(
+        report_with({"properties": {"password": Tainted("x")}, "instance_id": 7}), PATHS
+    )
     assert body == {"properties": {"password": "x"}, "agentInstanceId": "7", "agentInstanceData": None}
     assert holds_secret(body)
 
@@ -131,7 +133,8 @@ def test_a_failure_message_starts_with_a_short_stable_line(root: Path) -> None:
     - after: {command: "true", require: ["exec#register"]}
 """
     first, second = (
-        translate.failure_message(apply_text(manifest, root).report, str(root.parent)).split("\n") for _ in range(2)
+        job_documents.failure_message(apply_text(manifest, root).report, str(root.parent)).split("\n")
+        for _ in range(2)
     )
     assert first[0] == second[0] == "exec#register: exit code is 3, expected 0"
     assert any(line.startswith("  | detail") for line in first)
@@ -144,7 +147,7 @@ def test_a_failure_message_has_paths_inside_the_blueprint(root: Path) -> None:
 - file:
     - ROOT/a: {ensure: present, content: "{{ template('files/none.j2') }}", owner: USER, group: GROUP, mode: "0600"}
 """
-    message = translate.failure_message(apply_text(manifest, root).report, str(root.parent))
+    message = job_documents.failure_message(apply_text(manifest, root).report, str(root.parent))
     assert str(root.parent) not in message
     assert "files/none.j2" in message.split("\n")[0]
 
@@ -153,7 +156,7 @@ def test_a_large_report_drops_stable_events_before_changed_ones() -> None:
     stable = {"outcome": "stable", "diff": None, "output": "x" * 15_000}
     changed = {"outcome": "changed", "diff": "y" * 100_000, "output": None}
     document = {"manifest": "/cache/manifests/a.yaml", "events": [stable] * 100 + [changed], "outputs": None}
-    kept = translate.report_document(document, "/cache")
+    kept = job_documents.report_document(document, "/cache")
     assert kept["manifest"] == "manifests/a.yaml"
     assert kept["shortened"] is True
     assert [event["outcome"] for event in kept["events"]] == ["changed"]
@@ -164,6 +167,6 @@ def test_a_large_report_drops_stable_events_before_changed_ones() -> None:
 def test_any_output_of_a_host_becomes_valid_json(value: Any) -> None:
     import json
 
-    text = json.dumps(translate.json_safe(value), allow_nan=False, ensure_ascii=False)
+    text = json.dumps(job_documents.json_safe(value), allow_nan=False, ensure_ascii=False)
     assert "\0" not in text
     text.encode()
