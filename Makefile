@@ -1,5 +1,5 @@
 # Thin on purpose: each target is one line, the work is in scripts/.
-.PHONY: setup demo test torture check bench package
+.PHONY: setup demo test test-all torture check bench package
 
 setup:
 	@scripts/setup
@@ -9,6 +9,9 @@ demo: setup
 
 test: setup
 	@scripts/test
+
+test-all: setup
+	@scripts/test-all
 
 torture: setup
 	@scripts/torture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,25 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of failing")
     parser.addoption("--update-screenshots", action="store_true", help="write the pictures of pages in docs/pictures")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Does not even import a file of another tier."""
+    if config.option.markexpr != "not test_all" or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.test_all" in collection_path.read_text() or None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One table of what was skipped and why, instead of a line per test."""
+    reasons = Counter(
+        str(each.longrepr[2]).removeprefix("Skipped: ") for each in terminalreporter.getreports("skipped")
+    )
+    if not reasons:
+        return
+    terminalreporter.section("not run here")
+    for reason, count in reasons.most_common():
+        terminalreporter.line(f"{count:>6}  {reason}")
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from control_plane import Client, Reply
-from fork_server import PROGRAM
+from fork_server import run_program
 
 DIGEST = "ab" * 32
 ANSWER = {
@@ -36,8 +35,8 @@ def with_agent(agent: Client, ask: Callable[[], Reply], answer: object = None) -
 
 def all_rows(data_dir: Path, database_url: str | None, file: Path) -> list[Any]:
     """All rows of the database, without the time of the last contact of an agent."""
-    command = [str(each) for each in (PROGRAM, "server", "backup", file, "--data-dir", data_dir)]
-    subprocess.run([*command, *(["--database-url", database_url] if database_url else [])], check=True)
+    words: list[str | Path] = ["server", "backup", file, "--data-dir", data_dir]
+    run_program([*words, *(["--database-url", database_url] if database_url else [])]).check_returncode()
     rows: list[Any] = []
     columns: list[str] = []
     for line in gzip.decompress(file.read_bytes()).decode().splitlines():

@@ -20,6 +20,8 @@ from ports import free_ports
 from required_parts import need
 from system.conftest import need_systemd
 
+pytestmark = pytest.mark.test_all
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples" / "blueprints").glob("*/blueprint.yaml"))
 # Ports in the orders; each test replaces them by free ports.

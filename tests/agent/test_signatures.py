@@ -15,7 +15,7 @@ import pytest
 
 from bridge import Bridge, new_type_name, wait_until, write_blueprint
 from fault_lab import NAME, ROOT, FaultLab, file
-from fork_server import PROGRAM
+from fork_server import run_program
 from mainstay.agent.blueprint_cache import BlueprintCache, NoBlueprint
 from mainstay.agent.client import Client
 from mainstay.agent.signatures import NOT_SIGNED, read_trusted_keys, version_order
@@ -24,9 +24,7 @@ from mainstay.foundation.faults import DoesNotLoad
 
 
 def mainstay(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(PROGRAM), *(str(word) for word in words)], capture_output=True, text=True, timeout=60, check=False
-    )
+    return run_program([*(str(word) for word in words)])
 
 
 def sign(directory: Path, key: Path) -> None:

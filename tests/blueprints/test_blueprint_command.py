@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 
 from bridge import Bridge
-from fork_server import PROGRAM
+from fork_server import run_program
 from scenario import unique
 
 
 def blueprint(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAINSTAY_")}
-    return subprocess.run(
-        [PROGRAM, "blueprint", *words], capture_output=True, text=True, timeout=60, env={**kept, **environment}
-    )
+    return run_program(["blueprint", *words], environment={**kept, **environment})
 
 
 @pytest.fixture

@@ -9,16 +9,14 @@ from typing import Any
 
 from blueprint_findings import make
 from blueprints.test_check import DEFINITION, PRESENT, TYPE
-from fork_server import PROGRAM
+from fork_server import run_program
 from system.conftest import need_systemd
 
 OUTPUTS = "\n# Values that the agent reports"
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROGRAM, "blueprint", "test", folder, *options], capture_output=True, text=True, timeout=300
-    )
+    return run_program(["blueprint", "test", folder, *options], timeout=300)
 
 
 def steps_of(folder: Path, *options: str, expect: int = 0) -> list[dict[str, Any]]:

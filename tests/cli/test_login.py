@@ -13,7 +13,7 @@ import pytest
 
 from command_line import Shell, on_terminal
 from control_plane import Server
-from fork_server import PROGRAM
+from fork_server import PROGRAM, run_program
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.addresses import read_url
 from scenario import Scenario
@@ -32,9 +32,7 @@ def test_an_address_from_the_environment_is_checked(shell: Shell, scenario: Scen
         ("ftp://plane.example", 2, "mainstay: 'ftp://plane.example' is not a server address"),
         ("https://me:secret@plane.example", 2, "mainstay: 'https://plane.example' is not a server address"),
     ):
-        done = subprocess.run(
-            [PROGRAM, "services"], env={**environment, "MAINSTAY_URL": address}, capture_output=True, text=True
-        )
+        done = run_program(["services"], environment={**environment, "MAINSTAY_URL": address})
         assert (done.returncode, done.stderr.partition(",")[0]) == (code, message)
 
 

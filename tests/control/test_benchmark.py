@@ -11,6 +11,8 @@ import pytest
 from control_plane import find_postgresql, missing
 from torture import DATABASES_OF_LONG_TESTS
 
+pytestmark = pytest.mark.test_all
+
 ROOT = Path(__file__).parent.parent.parent
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 import seed_text
 from control_plane import Client, Cluster, Server, running
-from fork_server import PROGRAM
+from fork_server import run_program
 from scenario import Scenario
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
@@ -130,7 +129,7 @@ def test_no_file_log_or_response_contains_a_secret(
         assert files_with_canaries(folders) == []
         backup = tmp_path / "backup.gz"
         where: list[str | Path] = ["--data-dir", data, *(["--database-url", url] if url else [])]
-        subprocess.run([PROGRAM, "server", "backup", backup, *where], check=True, capture_output=True, timeout=60)
+        run_program(["server", "backup", backup, *where]).check_returncode()
         assert server.stop() == 0
         log = server.log.read_bytes()
     assert files_with_canaries(folders) == []

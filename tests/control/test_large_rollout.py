@@ -18,6 +18,8 @@ from invariants import violations
 from scenario import Scenario, unique
 from torture import DATABASES_OF_LONG_TESTS, count_of
 
+pytestmark = pytest.mark.test_all
+
 ENVIRONMENT = {"VAULT_ENCRYPTION_KEY": "78" * 32, "MAINSTAY_RATE_LIMIT": "0"}
 SERVICES = count_of(1000)
 # Three of a hundred, at least one.

@@ -16,7 +16,7 @@ import pytest
 import seed_text
 from command_line import on_terminal
 from control_plane import Client, Cluster, Server, running
-from fork_server import PROGRAM
+from fork_server import PROGRAM, run_program
 from guide_commands import guide_commands
 from mainstay.control.store.engine.migrations import migrations
 from scenario import Scenario
@@ -26,8 +26,7 @@ KEY = {"VAULT_ENCRYPTION_KEY": "ef" * 32}
 
 
 def program(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    words = [str(PROGRAM), *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    return run_program([str(each) for each in arguments], environment={**os.environ, **environment})
 
 
 def test_without_its_key_a_plane_works_again_as_the_guide_says(tmp_path: Path) -> None:
@@ -59,14 +58,11 @@ def test_without_its_key_a_plane_works_again_as_the_guide_says(tmp_path: Path) -
         assert (event["entityId"], event["properties"]["schemaPath"]) == (service["id"], "password")
         reference = service["properties"]["password"].removeprefix("vault://")
         client.as_token(agent).get(f"/vault/secrets/{reference}", expect=404)
-        subprocess.run(
-            [PROGRAM, *shlex.split(update)[1:], "--no-wait"],
-            input="new-secret\n",
-            text=True,
-            check=True,
-            timeout=60,
-            env={**os.environ, "MAINSTAY_URL": server.url, "MAINSTAY_TOKEN": consumer},
-        )
+        run_program(
+            [*shlex.split(update)[1:], "--no-wait"],
+            stdin="new-secret\n",
+            environment={**os.environ, "MAINSTAY_URL": server.url, "MAINSTAY_TOKEN": consumer},
+        ).check_returncode()
         host = client.as_token(agent)
         (job,) = host.get("/jobs/pending")
         host.post(f"/jobs/{job['id']}/claim", expect=204)
@@ -274,9 +270,7 @@ def test_doctor_lists_what_is_stuck(tmp_path: Path) -> None:
 def remote_doctor(server: Server, tmp_path: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """From another machine: with a token, without a database."""
     environment = {"MAINSTAY_URL": server.url, "MAINSTAY_TOKEN": str(server.admin.token), "HOME": str(tmp_path)}
-    return subprocess.run(
-        [PROGRAM, "doctor", *more], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path
-    )
+    return run_program(["doctor", *more], environment=environment, directory=tmp_path)
 
 
 def test_doctor_names_a_job_of_an_agent_that_never_connected_at_once(tmp_path: Path) -> None:

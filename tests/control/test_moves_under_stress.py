@@ -20,6 +20,8 @@ from moving import MovingScenario, PlayedAgent
 from scenario import Scenario
 from torture import count_of
 
+pytestmark = pytest.mark.test_all
+
 ENVIRONMENT = {"VAULT_ENCRYPTION_KEY": "56" * 32, "MAINSTAY_RATE_LIMIT": "0"}
 SEED = 11
 ROUNDS = count_of(400)

@@ -19,6 +19,8 @@ from mainstay.control.store.engine.migrations import NewerDatabase, migrations, 
 from required_parts import need_program
 from scenario import Scenario
 
+pytestmark = pytest.mark.test_all
+
 ROOT = Path(__file__).parents[2]
 MIGRATIONS = "src/mainstay/control/store/engine/migrations"
 ADDED = """

@@ -23,6 +23,8 @@ from mainstay.converge.host.throw_away_host import SystemdHost, why_unavailable
 from required_parts import need, need_part, need_program, need_root
 from torture import IS_TORTURE
 
+pytestmark = pytest.mark.test_all
+
 PROJECT = Path(__file__).parents[2]
 SYSTEM_PYTHON = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
 # Gives $ROOT, a copy of $LOWER whose changes are kept in memory, and runs the script in it.

@@ -17,12 +17,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from command_line import on_terminal
 from fork_server import PROGRAM
 from interpreters import need_python
 from mainstay.cli.views.tables import width_of
 from push_hosts import OPERATOR, PASSWORD, Fleet
 from torture import count_of
+
+pytestmark = pytest.mark.test_all
 
 Push = Callable[..., subprocess.CompletedProcess[str]]
 # Reversed: a host sees the files of this machine, and so this one.

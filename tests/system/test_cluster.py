@@ -29,6 +29,8 @@ from patroni_cluster import FAILOVER_SECONDS, PatroniCluster, patroni_cluster
 from simulated_agent import SimulatedAgent
 from torture import IS_TORTURE, count_of
 
+pytestmark = pytest.mark.test_all
+
 LEADER_KILLS = count_of(20)
 SERVER_KILLS = count_of(60)
 AGENT_KILLS = count_of(60)

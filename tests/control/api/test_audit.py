@@ -7,7 +7,6 @@ import hashlib
 import json
 import shutil
 import sqlite3
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -19,7 +18,7 @@ from uuid import uuid4
 import pytest
 
 from control_plane import Client, Server, running, wait_until_hashed
-from fork_server import PROGRAM
+from fork_server import run_program
 from mainstay.control.domain.retention import RetentionPeriods
 from mainstay.control.operations.machinery.definitions import Definitions
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
@@ -168,12 +167,13 @@ def make_events(server: Server) -> None:
 
 def verify(server: Server, tmp_path: Path, code: int) -> str:
     token = (server.data_dir / "admin.token").read_text().strip()
-    done = subprocess.run(
-        [PROGRAM, "events", "verify"],
-        env={"MAINSTAY_URL": server.url, "MAINSTAY_TOKEN": token, "MAINSTAY_STATE_DIR": str(tmp_path / "state")},
-        capture_output=True,
-        text=True,
-        timeout=60,
+    done = run_program(
+        ["events", "verify"],
+        environment={
+            "MAINSTAY_URL": server.url,
+            "MAINSTAY_TOKEN": token,
+            "MAINSTAY_STATE_DIR": str(tmp_path / "state"),
+        },
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
@@ -264,16 +264,13 @@ def test_values_without_a_schema_contain_no_number_that_clients_cannot_read(scen
 
 
 def test_only_an_admin_verifies(scenario: Scenario, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [PROGRAM, "events", "verify"],
-        env={
+    done = run_program(
+        ["events", "verify"],
+        environment={
             "MAINSTAY_URL": scenario.admin.url,
             "MAINSTAY_TOKEN": str(scenario.consumer.token),
             "HOME": str(tmp_path),
         },
-        capture_output=True,
-        text=True,
-        timeout=60,
     )
     assert (done.returncode, "needs an admin token" in done.stderr) == (2, True)
 

@@ -34,6 +34,8 @@ def without_prefix_items(document: Any) -> Any:
     return found
 
 
+# Its requests are generated when it is collected, in every worker.
+pytestmark = pytest.mark.test_all
 UNLIMITED = {"MAINSTAY_RATE_LIMIT": "0"}
 # A stream does not end.
 schema = schemathesis.openapi.from_dict(without_prefix_items(describe_api())).exclude(path="/api/v1/events/stream")

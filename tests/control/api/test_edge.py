@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from control_plane import Client, Reply, Server, running
-from fork_server import PROGRAM
+from fork_server import PROGRAM, run_program
 from mainstay.control.access import ACCESS, Role
 from mainstay.control.api.endpoints import all_endpoints
 from ports import free_ports
@@ -172,13 +172,7 @@ def test_a_second_server_on_one_sqlite_database_is_refused(tmp_path: Path) -> No
 
 def test_settings_come_from_flags_the_environment_and_a_file(tmp_path: Path) -> None:
     def refused(*arguments: str, **environment: str) -> str:
-        done = subprocess.run(
-            [PROGRAM, "server", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            env={"HOME": str(tmp_path), **environment},
-        )
+        done = run_program(["server", *arguments], environment={"HOME": str(tmp_path), **environment})
         assert done.returncode == 2, done
         return done.stderr
 
@@ -192,9 +186,7 @@ def test_settings_come_from_flags_the_environment_and_a_file(tmp_path: Path) -> 
     assert "TOML" in refused("--config", str(config))
     assert "VAULT_ENCRYPTION_KEY" in refused("--data-dir", str(tmp_path / "d"), VAULT_ENCRYPTION_KEY="short")
     config.write_text(f'data-dir = "{tmp_path}/e"')
-    done = subprocess.run(
-        [PROGRAM, "server", "migrate", "--config", config], capture_output=True, text=True, timeout=30, check=True
-    )
+    done = run_program(["server", "migrate", "--config", config])
     assert "0001_tables" in done.stdout
     assert (tmp_path / "e" / "mainstay.db").exists()
 

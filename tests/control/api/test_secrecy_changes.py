@@ -15,7 +15,7 @@ import pytest
 import seed_text
 from control_plane import running
 from database_rows import run_sql
-from fork_server import PROGRAM
+from fork_server import run_program
 from scenario import Scenario, unique
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
@@ -285,7 +285,7 @@ def test_after_the_change_only_events_contain_the_plain_value(
         change(scenario, kind, AFTER, "?force=true")
         backup = tmp_path / "backup.gz"
         where: list[str | Path] = ["--data-dir", data, *(["--database-url", url] if url else [])]
-        subprocess.run([PROGRAM, "server", "backup", backup, *where], check=True, capture_output=True, timeout=60)
+        run_program(["server", "backup", backup, *where]).check_returncode()
         assert server.stop() == 0
     assert {table for table, row in rows_of(backup) if PLAIN in row} == {"events"}
     run_sql(data, url, "DELETE FROM events")

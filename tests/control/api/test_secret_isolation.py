@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import pytest
 import seed_text
 from control_plane import Client, Server, running
 from database_rows import run_sql
-from fork_server import PROGRAM
+from fork_server import run_program
 from planning_agent import with_agent
 from scenario import Scenario, unique
 
@@ -465,9 +464,7 @@ def test_secrets_sealed_by_an_earlier_release_open_and_are_bound_to_their_type_b
         assert read(server.admin.as_token(agent), a)["value"] == "canary-old"
         server.stop()
     first = (data / "vault.key").read_text().split()
-    rotated = subprocess.run(
-        [PROGRAM, "vault", "rotate", "--data-dir", data], capture_output=True, text=True, timeout=60
-    )
+    rotated = run_program(["vault", "rotate", "--data-dir", data])
     assert rotated.returncode == 1
     assert "encrypted 1 secret with" in rotated.stdout
     assert f"cannot decrypt b of service {service['id']}" in rotated.stderr

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import seed_text
 from control_plane import Server, running
-from fork_server import PROGRAM
+from fork_server import run_program
 from scenario import Scenario
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
@@ -174,9 +173,7 @@ def test_the_key_cannot_be_rotated_while_a_server_runs(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data):
         key = (data / "vault.key").read_text()
-        refused = subprocess.run(
-            [PROGRAM, "vault", "rotate", "--data-dir", data], capture_output=True, text=True, timeout=30
-        )
+        refused = run_program(["vault", "rotate", "--data-dir", data])
         assert (refused.returncode, (data / "vault.key").read_text()) == (2, key)
         assert "a server uses it; stop the server first" in refused.stderr
 
@@ -190,9 +187,7 @@ def test_a_wrong_key_prevents_the_start_and_a_rotated_key_does_not(tmp_path: Pat
         agent = scenario.agent.token
         server.stop()
     first = (data / "vault.key").read_text()
-    rotated = subprocess.run(
-        [PROGRAM, "vault", "rotate", "--data-dir", data], capture_output=True, text=True, timeout=30
-    )
+    rotated = run_program(["vault", "rotate", "--data-dir", data])
     assert rotated.returncode == 0, rotated.stderr
     assert "1 secret" in rotated.stdout
     assert (data / "vault.key").read_text().splitlines() != first.splitlines()
@@ -203,8 +198,6 @@ def test_a_wrong_key_prevents_the_start_and_a_rotated_key_does_not(tmp_path: Pat
         assert client.get(f"/vault/secrets/{reference[8:]}")["value"] == "canary-r"
         server.stop()
     (data / "vault.key").write_text("cd" * 32)
-    refused = subprocess.run(
-        [PROGRAM, "server", "--port", "0", "--data-dir", data], capture_output=True, text=True, timeout=30
-    )
+    refused = run_program(["server", "--port", "0", "--data-dir", data])
     assert refused.returncode == 2
     assert "vault key" in refused.stderr
