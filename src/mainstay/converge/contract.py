@@ -267,8 +267,8 @@ class ResourceType(ABC):
         return iter(())
 
     def check(self, wanted: Any) -> Iterator[tuple[str | None, str]]:
-        """Yields the faults at load: (property or None for the whole resource, message)."""
-        return ((None, problem) for problem in self.check_name(wanted.name))
+        """Yields the faults of properties at load: (property or None for the whole resource, message)."""
+        return iter(())
 
     def check_rendered(self, wanted: Any) -> None:  # noqa: B027  # most types have nothing to add
         """Raises `Failure` for an invalid value that a deferred template produced."""

@@ -34,7 +34,7 @@ REFERENCES = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     from mainstay.converge import resources
-    from mainstay.converge.manifest.entries import COMMON
+    from mainstay.converge.manifest.resource_reading import COMMON
 
     types = parser.add_subparsers(dest="type", metavar="TYPE", required=True)
     for name in resources.names():
@@ -171,7 +171,7 @@ def _add_property(group: argparse._ArgumentGroup, key: str, entry: Property, cho
 def _make_document(arguments: argparse.Namespace) -> Node:
     """The options as a manifest with one resource."""
     from mainstay.converge import resources
-    from mainstay.converge.manifest.entries import COMMON
+    from mainstay.converge.manifest.resource_reading import COMMON
     from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES
     from mainstay.foundation.yaml.scalars import PlainScalar
 

@@ -2,80 +2,37 @@
 
 from __future__ import annotations
 
-from mainstay.converge.command_words import WORDS, join_words
-from mainstay.converge.contract import NO_SECRET, PRIVATE_VALUE, HealthCheck, Property, Resource
-from mainstay.converge.manifest.expressions import BadExpression, Expression, holds_secret, split
-from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
-from mainstay.converge.redaction import clean_of
-from mainstay.converge.value_kinds import (
-    BOOLEAN,
-    DURATION_SECONDS,
-    TEXT,
-    TEXTS,
-    TRIES,
-    Unfit,
-    ValueKind,
-    as_plain,
-    as_secret,
-    describe,
-    read_text,
-    to_text,
+from mainstay.converge.manifest.resource_reading import (
+    COMMON,
+    LONGEST_SHOWN_IDENTITY,
+    STRUCTURED,
+    ResourceReading,
+    may_be_sensitive,
+    prefix_of,
 )
-from mainstay.foundation.suggestions import did_you_mean, one_of
-from mainstay.foundation.text import REDACTED, shorten
+from mainstay.converge.manifest.values import ValueReader
+from mainstay.converge.value_kinds import Unfit, describe, read_text
+from mainstay.foundation.suggestions import did_you_mean
+from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any, TypeAlias
+    from collections.abc import Mapping
+    from typing import Any
 
-    from mainstay.converge.contract import HealthCheckKind, ResourceType
+    from mainstay.converge.contract import HealthCheckKind, Resource, ResourceType
     from mainstay.converge.manifest.children import Composition
+    from mainstay.converge.manifest.expressions import Template
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.resolve import Manifest, Source
+    from mainstay.converge.manifest.resource_reading import Defaults, Known
     from mainstay.converge.manifest.static_checks import StaticCheck
-    from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
-    # A type, its properties, and the kinds of those properties that take a constant text unchanged.
-    Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]
-    # The `defaults` of a list of resources, and their path, which is empty without them.
-    Defaults: TypeAlias = tuple[dict[str, Node], DocumentPath]
-
 # Types of a related manifest family that are refused by name.
 UNSUPPORTED_TYPES = {"scaffold"}
-LONGEST_SHOWN_IDENTITY = 200
-# Every report shows these, also of sensitive resources.
-SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))
-
-# Properties of every health check; those of a kind are in its file.
-HEALTH_CHECK: dict[str, Property] = {
-    "name": Property(TEXT, "name of the check; default: the value of its kind"),
-    "tries": Property(TRIES, "number of tries; default 1"),
-    "try_sleep": Property(DURATION_SECONDS, "pause between two tries; default `1s`"),
-    "timeout": Property(DURATION_SECONDS, "time limit of one try"),
-}
-COMMON: dict[str, Property] = {
-    "alias": Property(TEXT, "a second name, usable in references"),
-    "ensure": Property(TEXT, "the desired state"),
-    "provider": Property(TEXT, "force one provider"),
-    "require": Property(TEXTS, "resources (`type#name`), declared earlier in the file, that must not have failed"),
-    "tags": Property(TEXTS, "words for `--tag`"),
-    "sensitive": Property(
-        BOOLEAN, "hide private properties, health checks, output and diffs in every log and report"
-    ),
-}
-STRUCTURED = {
-    "for_each": "repeats the resource for each item of a list or a map; templates read `each.key` and `each.value`",
-    "control": "`if` and `unless`: expressions, evaluated when the resource is reached, that decide whether it is managed",
-    "health_checks": "checks that must succeed when the resource is in its desired state",
-}
-
-
-def _choice(kinds: Iterable[str]) -> str:
-    return " or ".join(f"`{name}`" for name in kinds)
 
 
 class ResourceReader:
@@ -85,15 +42,11 @@ class ResourceReader:
         self.manifest = manifest
         self.faults = faults
         self.source = source
-        self.values = ValueReader(faults)
-        # Whether a property of the current resource comes from a secret, and the kinds of secrets by property.
-        self.holds_secret = False
-        self.secrets: dict[str, int] = {}
-        # Whether the current resource has a `control`.
-        self.is_conditional = False
+        # The templates of a resource while it is repeated, because all items share them.
+        self.templates: dict[str, Template] | None = None
         self.types: dict[str, Known | None] = {}
         # Loaded with the first health check.
-        self.check_kinds: Mapping[str, HealthCheckKind] | None = None
+        self._check_kinds: Mapping[str, HealthCheckKind] | None = None
         # What all manifests of a run share; None: no resource so far applies a manifest.
         self.composition: Composition | None = None
         # Attributes of every resource of a manifest that another one applies.
@@ -241,84 +194,14 @@ class ResourceReader:
         if "for_each" in properties:
             self._read_repeated(known, name, properties, path, defaults)
             return
-        resource_type, table, plain = known
-        default_nodes, defaults_path = defaults
-        before = self.faults.seen
-        self.holds_secret = False
-        self.secrets = {}
-        name_template = ""
-        if "${" in name:
-            self._refuse_foreign(name, path, f"{resource_type.name}#{shorten(name)}: name: ", at_key=True)
-        if "{{" in name:
-            name_template, name = name, self.read_name(name, path, resource_type)
-        has_name = self.faults.seen == before
-        identity = f"{resource_type.name}#{name}"
-        given: dict[str, Any] = {"type": resource_type.name, "name": name, "id": identity, "place": path}
-        each = self.manifest.scope.each
-        if each is not None:
-            given["each"] = each
-        if self.inherited:
-            given.update(self.inherited)
-        merged = {**default_nodes, **properties} if default_nodes else properties
-        self.is_conditional = "control" in merged or self.is_entry_conditional
-        for key, node in merged.items():
-            # A short path for constant text: nothing to render, and seldom a fault.
-            kind = plain.get(key)
-            if kind is not None and node.__class__ is str and "{{" not in node:
-                value = node if kind is TEXT else _read_or_none(kind, node)
-                if value is not None:
-                    given[key] = value
-                    continue
-            where = self.place(key, properties, path, defaults_path)
-            prefix = self._prefix_at(where, path, given)
-            self.values.sensitive = is_sensitive = self.is_sensitive or _may_be_sensitive(merged)
-            entry = table.get(key)
-            if entry is None:
-                self.values.private = is_sensitive
-                self._read_structured(key, node, where, prefix, given, table)
-                continue
-            attribute = entry.alias_of or key
-            if key != attribute and attribute in merged:
-                second = max(key, attribute, key=list(merged).index)
-                message = f"{prefix}{key} and {attribute} are the same property; keep {attribute}"
-                self.faults.add(self.place(second, properties, path, defaults_path), message, at_key=True)
-            self.values.private = entry.is_hidden(sensitive=is_sensitive) or entry.hidden_parts is not None
-            value = self.read_property(key, entry, node, given, where, prefix)
-            if value is not None:
-                given[attribute] = value
-        self.values.private = self.values.sensitive = False
-        if self.inherited_tags:
-            given["tags"] = tuple(dict.fromkeys((*given.get("tags", ()), *self.inherited_tags)))
-        # Only what the manifest says holds for the resources of a child, not what follows from a secret in its data.
-        is_sensitive = self.is_sensitive or bool(given.get("sensitive"))
-        if self.holds_secret or is_sensitive:
-            given["sensitive"] = True
-        if self.secrets:
-            given["secrets"] = self.secrets
-        resource = resource_type.resource(given)
-        if name_template and resource_type.name_property is not None and self.faults.seen == before:
-            self._read_name_property(resource_type, resource, name_template, path)
-        if given.get("ensure") not in resource_type.ensures or not name or "provider" in given:
-            self._check_ensure(resource_type, resource, path, given)
-        unfit = self._unfit_keys(path, defaults_path) if self.faults.seen != before else ()
-        if "sensitive" in unfit:
-            # The manifest is refused anyway, and its faults must not show what was meant to be hidden.
-            resource.sensitive = True
-        for wrong, message in resource_type.check(resource):
-            if wrong is None and not has_name:
-                continue
-            # A fault that follows from a reported fault would only distract.
-            if unfit and (wrong in unfit or any(key in message for key in unfit)):
-                continue
-            text = clean_of(resource, table, message)
-            where = self.place(wrong, properties, path, defaults_path)
-            self.faults.add(where, _prefix(identity) + text, at_key=wrong is None)
-        if has_name:
-            self.register(resource, path)
+        reading = ResourceReading(self, known, properties, path, defaults)
+        resource = reading.read(name)
+        if reading.has_name:
+            self._register(resource, path)
         else:
-            self.unnamed.add(resource_type.name)
-        if resource_type.composes and self.faults.seen == before:
-            self._add_child(resource, path, is_sensitive=is_sensitive)
+            self.unnamed.add(resource.type)
+        if known[0].composes and not reading.has_faults:
+            self._add_child(resource, path, is_sensitive=reading.is_sensitive)
         self.manifest.resources.append(resource)
 
     def _read_repeated(
@@ -328,14 +211,14 @@ class ResourceReader:
         from mainstay.converge.manifest.repetition import MOST_FAULTS, check_unused, read_items
 
         scope, before = self.manifest.scope, self.faults.seen
-        prefix = _prefix(f"{known[0].name}#{name}")
-        self.values.private = self.values.sensitive = _may_be_sensitive({**defaults[0], **properties})
-        items = read_items(properties["for_each"], (*path, "for_each"), prefix, self.values, scope)
+        prefix = prefix_of(f"{known[0].name}#{name}")
+        hidden = may_be_sensitive({**defaults[0], **properties})
+        values = ValueReader(self.faults, hidden, hidden)
+        items = read_items(properties["for_each"], (*path, "for_each"), prefix, values, scope)
         rest = {key: node for key, node in properties.items() if key != "for_each"}
         if not items:
-            check_unused(rest, known[1], STRUCTURED, path, prefix, self.values)
-        self.values.private = self.values.sensitive = False
-        self.values.shared = {}
+            check_unused(rest, known[1], STRUCTURED, path, prefix, values)
+        self.templates = {}
         for index, (key, value) in enumerate(items):
             scope.each = {"key": key, "value": value}
             self._read_resource(known, name, rest, path, defaults)
@@ -343,16 +226,7 @@ class ResourceReader:
                 left = len(items) - index - 1
                 self.faults.add((*path, "for_each"), f"{prefix}for_each: {left:,} more items are not checked")
                 break
-        scope.each = self.values.shared = None
-
-    def _refuse_foreign(self, text: str, path: DocumentPath, prefix: str, *, at_key: bool = False) -> bool:
-        """Refuses `${ … }` where it would silently be taken as text."""
-        from mainstay.converge.manifest.foreign_syntax import PROBLEM, has_foreign_expression
-
-        is_foreign = has_foreign_expression(text)
-        if is_foreign:
-            self.faults.add(path, f"{prefix}{PROBLEM}", at_key=at_key)
-        return is_foreign
+        scope.each = self.templates = None
 
     def _add_child(self, resource: Resource, path: DocumentPath, *, is_sensitive: bool) -> None:
         """Reads the manifest that the resource applies. The scope of this manifest stays as it is."""
@@ -365,268 +239,35 @@ class ResourceReader:
             # The resources of the child come first.
             self.seen.update({key: len(self.manifest.resources) for key in _names_of(resource) if key in self.seen})
 
-    def _unfit_keys(self, path: DocumentPath, defaults_path: DocumentPath) -> set[str]:
-        """Properties of a resource that have a fault; the type sees them as not given."""
-        return {
-            str(place[len(above)])
-            for place, _, _ in self.faults.found
-            for above in (path, defaults_path)
-            if above and place[: len(above)] == above and len(place) > len(above)
-        } | {"ensure" for place, _, message in self.faults.found if place == path and "ensure is required" in message}
-
-    def place(
-        self, key: str | None, properties: dict[str, Node], path: DocumentPath, defaults_path: DocumentPath
-    ) -> DocumentPath:
-        if key is None:
-            return path
-        return (*path, key) if key in properties or not defaults_path else (*defaults_path, key)
-
-    def _prefix_at(self, where: DocumentPath, path: DocumentPath, given: dict[str, Any]) -> str:
-        """Names the resource, or `defaults`, whose faults are reported once and not for each resource."""
-        return _prefix(given["id"]) if where[: len(path)] == path else f"{given['type']}: defaults: "
-
-    def read_name(self, name: str, path: DocumentPath, resource_type: ResourceType) -> str:
-        prefix = f"{resource_type.name}#{shorten(name)}: "
-        scope = self.manifest.scope
-        scope.tainted = NO_SECRET
-        before = self.faults.seen
-        value = self.values.rendered(name, path, f"{prefix}name: ", scope, at_key=True)
-        if scope.tainted > PRIVATE_VALUE:
-            self.faults.add(
-                path, f"{prefix}a name is shown in every report; it must not contain a secret", at_key=True
-            )
-        return name if self.faults.seen > before else str.__str__(to_text(value))
-
-    def _read_name_property(
-        self, resource_type: ResourceType, resource: Resource, template: str, path: DocumentPath
-    ) -> None:
-        """Splits the template of a name that is a command: the rendered name would be split inside values."""
-        key = resource_type.name_property or ""
-        if key in (resource.deferred or {}) or key in resource.__dict__:
-            return
-        resource.name_template = template
-        if not resource_type.splits_commands(resource):
-            return
-        words = self.values.typed(WORDS, template, path, f"{_prefix(resource.id)}{key}: ", self.manifest.scope)
-        if words is not None:
-            setattr(resource, key, words)
-
-    def read_property(
-        self, key: str, entry: Property, node: Node, given: dict[str, Any], path: DocumentPath, prefix: str
-    ) -> Any:
-        prefix = f"{prefix}{key}: "
-        scope = self.manifest.scope
-        scope.tainted = NO_SECRET
-        if entry.deferred and holds_template(node):
-            try:
-                check_shape(entry.kind, node)
-            except Unfit as error:
-                self.faults.add((*path, *error.where), f"{prefix}{self.values.unfit(entry.kind, error)}")
-            tree = self.values.tree(node, path, prefix, self._check_in_run(path, prefix))
-            given["deferred"] = {**given.get("deferred", {}), entry.alias_of or key: tree}
-            return None
-        value = self.values.typed(entry.kind, node, path, prefix, scope)
-        if key in SHOWN_PROPERTIES:
-            if scope.tainted > PRIVATE_VALUE:
-                self.faults.add(path, f"{prefix}is shown in every report; it must not contain a secret")
-                return None
-            # Its author may show a private value.
-            scope.tainted = NO_SECRET
-            value = as_plain(value)
-        self._note_secret(entry.alias_of or key)
-        return self._accept(entry, value, path, prefix)
-
-    def _check_in_run(self, path: DocumentPath, prefix: str) -> StaticCheck:
-        """The check of expressions that are evaluated when the current resource is reached."""
+    def static_check(
+        self, path: DocumentPath, prefix: str, number: int | None = None, *, is_conditional: bool = False
+    ) -> StaticCheck:
+        """The check of expressions that are evaluated when a resource is reached; without its number, after all."""
         from mainstay.converge.manifest.static_checks import StaticCheck
 
-        number = len(self.manifest.resources)
         return StaticCheck(
             self.manifest.scope,
             note_result=lambda reference: self.results.append((reference, path, prefix, number)),
-            is_conditional=self.is_conditional,
+            is_conditional=is_conditional,
         )
 
-    def check_after_run(self, path: DocumentPath, prefix: str) -> StaticCheck:
-        """The check of expressions that are evaluated after all resources."""
-        from mainstay.converge.manifest.static_checks import StaticCheck
-
-        return StaticCheck(
-            self.manifest.scope, note_result=lambda reference: self.results.append((reference, path, prefix, None))
-        )
-
-    def _note_secret(self, key: str) -> None:
-        if self.manifest.scope.tainted:
-            self.holds_secret = True
-            self.secrets[key] = self.manifest.scope.tainted
-
-    def _accept(self, entry: Property, value: Any, path: DocumentPath, prefix: str) -> Any:
-        if value is not None and entry.choices and value not in entry.choices:
-            hidden = self.manifest.scope.tainted or self.values.private
-            close = "" if hidden else did_you_mean(str(value), entry.choices)
-            got = REDACTED if hidden else repr(shorten(str(value)))
-            self.faults.add(path, f"{prefix}{one_of(entry.choices)}, not {got}{close}")
-        return as_secret(value) if entry.secret else value
-
-    def _check_ensure(
-        self, resource_type: ResourceType, resource: Resource, path: DocumentPath, given: dict[str, Any]
-    ) -> None:
-        prefix = _prefix(resource.id)
-        ensure = given.get("ensure")
-        if ensure is None:
-            if resource_type.ensure_required:
-                self.faults.add(path, f"{prefix}ensure is required; it {one_of(resource_type.ensures)}", at_key=True)
-        elif ensure not in resource_type.ensures and not resource_type.open_ensure:
-            from mainstay.converge.other_tools import meant_ensure
-
-            known_ensures = resource_type.ensures
-            problem = f"{one_of(known_ensures)}, not {shorten(ensure)!r}{meant_ensure(ensure, known_ensures)}"
-            self.faults.add((*path, "ensure"), f"{prefix}ensure: {problem}")
-        if not resource.name:
-            self.faults.add(path, f"{prefix}the name is empty", at_key=True)
-        if resource.provider is not None and resource_type.composes:
-            self.faults.add((*path, "provider"), f"{prefix}{resource.type} has no provider; remove `provider`")
-        elif resource.provider is not None:
-            known = self.source.provider_names(resource.type)
-            if resource.provider not in known:
-                close = did_you_mean(resource.provider, known)
-                self.faults.add(
-                    (*path, "provider"),
-                    f"{prefix}provider: {one_of(known)}, not {shorten(resource.provider)!r}{close}",
-                )
-
-    def _read_structured(
-        self, key: str, node: Node, path: DocumentPath, prefix: str, given: dict[str, Any], table: dict[str, Property]
-    ) -> None:
-        if key == "control":
-            self._read_control(node, path, prefix, given)
-        elif key == "health_checks":
-            self.manifest.scope.tainted = NO_SECRET
-            given["health_checks"] = self._read_health_checks(node, path, f"{prefix}health_checks: ")
-            self._note_secret(key)
-        elif key == "for_each":
-            self.faults.add(
-                path, f"{prefix}`for_each` repeats one resource; write it there, not in `defaults`", at_key=True
-            )
-        elif key == "subscribe":
-            article = "an" if given["type"][0] in "aeiou" else "a"
-            text = f"{prefix}{article} {given['type']} cannot be refreshed; remove `subscribe`"
-            self.faults.add(path, text, at_key=True)
-        elif key == "name":
-            self.faults.add(
-                path,
-                f"{prefix}the name is the key before the colon; remove `name`, which is for a flat map",
-                at_key=True,
-            )
-        else:
-            self.faults.unknown_key(key, path, (*table, *STRUCTURED), prefix, of_type=given["type"])
-
-    def _read_control(self, node: Node, path: DocumentPath, prefix: str, given: dict[str, Any]) -> None:
-        if not isinstance(node, dict):
-            self.faults.add(path, f"{prefix}control must be a map with `if` or `unless`, got {describe(node)}")
-            return
-        for key, written in node.items():
-            place = (*path, key)
-            child = written
-            if key not in ("if", "unless"):
-                self.faults.unknown_key(key, place, ("if", "unless"), f"{prefix}control: ")
-                continue
-            if isinstance(child, PlainScalar) and isinstance(child.value, bool):
-                child = child.text.lower()
-            if not isinstance(child, str):
-                self.faults.add(place, f"{prefix}control.{key} must be an expression, got {describe(child)}")
-                continue
-            if "${" in child and self._refuse_foreign(child, place, f"{prefix}control.{key}: "):
-                continue
-            try:
-                expression = _as_expression(child)
-                expression.check()
-            except BadExpression as error:
-                self.faults.add(place, f"{prefix}control.{key}: {error}")
-                continue
-            inner = f"{prefix}control.{key}: "
-            problems = self._check_in_run(place, inner).expression_problems(expression)
-            self.values.add_problems(problems, place, inner)
-            given[f"control_{key}"] = expression
-
-    def _read_health_checks(self, node: Node, path: DocumentPath, prefix: str) -> tuple[HealthCheck, ...]:
-        if not isinstance(node, list):
-            self.faults.add(path, f"{prefix}expected a list, got {describe(node)}")
-            return ()
-        if self.check_kinds is None:
-            self.check_kinds = self.source.health_check_kinds()
-        kinds = self.check_kinds
-        checks = []
-        for index, item in enumerate(node):
-            place = (*path, index)
-            if not isinstance(item, dict):
-                self.faults.add(place, f"{prefix}each check is a map with {_choice(kinds)}, got {describe(item)}")
-                continue
-            check = self._read_health_check(item, place, prefix, f"health check {index + 1}", kinds)
-            if check is not None:
-                checks.append(check)
-        return tuple(checks)
-
-    def _read_health_check(
-        self,
-        item: dict[str, Node],
-        path: DocumentPath,
-        prefix: str,
-        private_name: str,
-        kinds: Mapping[str, HealthCheckKind],
-    ) -> HealthCheck | None:
-        before = self.faults.seen
-        found = [kind for name, kind in kinds.items() if name in item]
-        own = {name: entry for kind in found or kinds.values() for name, entry in kind.properties.items()}
-        values = self._read_check_values(item, {**own, **HEALTH_CHECK}, path, prefix, _choice(kinds))
-        if self.faults.seen == before and (len(found) != 1 or values.get(found[0].name) is None):
-            problem = "a check needs" if len(found) <= 1 else "a check has one of"
-            self.faults.add(path, f"{prefix}{problem} {_choice(kinds)}")
-        if self.faults.seen > before:
-            return None
-        main = values[found[0].name]
-        shown = join_words(main) if isinstance(main, tuple) else to_text(main)
-        self.holds_secret = self.holds_secret or any(own[name].secret for name in own if values.get(name) is not None)
-        return HealthCheck(
-            found[0],
-            {name: values[name] for name in own if values.get(name) is not None},
-            name=values.get("name") or (private_name if holds_secret(main) else shown),
-            tries=values.get("tries") or 1,
-            try_sleep_seconds=values.get("try_sleep") or 1.0,
-            timeout_seconds=values.get("timeout"),
-        )
-
-    def _read_check_values(
-        self, item: dict[str, Node], table: Mapping[str, Property], path: DocumentPath, prefix: str, choice: str
-    ) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        is_sensitive = self.values.private
-        for key, node in item.items():
-            place = (*path, key)
-            if key.startswith("goss"):
-                self.faults.add(place, f"{prefix}`{key}` is not supported; use {choice}", at_key=True)
-            elif key not in table:
-                self.faults.unknown_key(key, place, table, prefix)
-            else:
-                entry, inner = table[key], f"{prefix}{key}: "
-                self.values.private = is_sensitive or entry.secret
-                value = self.values.typed(entry.kind, node, place, inner, self.manifest.scope)
-                values[key] = self._accept(entry, value, place, inner)
-        self.values.private = is_sensitive
-        return values
+    def health_check_kinds(self) -> Mapping[str, HealthCheckKind]:
+        if self._check_kinds is None:
+            self._check_kinds = self.source.health_check_kinds()
+        return self._check_kinds
 
     # ---- identity and references ----
-    def register(self, resource: Resource, path: DocumentPath) -> None:
+    def _register(self, resource: Resource, path: DocumentPath) -> None:
         seen = self.seen
         index = len(self.manifest.resources)
         if resource.id in seen and resource.name:
-            self.faults.add(path, f"{_prefix(resource.id)}{self._declared_twice(resource)}", at_key=True)
+            self.faults.add(path, f"{prefix_of(resource.id)}{self._declared_twice(resource)}", at_key=True)
         seen[resource.id] = index
         if resource.alias is not None:
             alias = f"{resource.type}#{resource.alias}"
             if alias in seen and alias != resource.id:
                 taken = f"alias {shorten(resource.alias)!r} is taken; it names the resource on {self._line_of(seen[alias])}"
-                self.faults.add((*path, "alias"), _prefix(resource.id) + taken)
+                self.faults.add((*path, "alias"), prefix_of(resource.id) + taken)
             seen[alias] = index
             self.manifest.aliases[alias] = resource.id
         if resource.require or resource.subscribe:
@@ -683,7 +324,7 @@ class ResourceReader:
             path = resource_type.written_path(resource) if resource_type.edits_files else None
             if path is not None and path in setting:
                 message = (
-                    f"{_prefix(resource.id)}{shorten(path, LONGEST_SHOWN_IDENTITY)} gets its content from"
+                    f"{prefix_of(resource.id)}{shorten(path, LONGEST_SHOWN_IDENTITY)} gets its content from"
                     f" {_shown(setting[path])}; put the line there, or remove content and source of that resource"
                 )
                 if resource.declared_in is None or resource.declared_in is self.manifest:
@@ -732,29 +373,8 @@ def _known_of(resource_type: ResourceType) -> Known:
     return resource_type, table, plain
 
 
-def _may_be_sensitive(properties: dict[str, Node]) -> bool:
-    """True also for a template or a mistyped value: a fault must not show what was meant to be hidden."""
-    if "sensitive" not in properties:
-        return False
-    node = properties["sensitive"]
-    return not isinstance(node, PlainScalar) or node.value not in (False, None)
-
-
-def _prefix(identity: str) -> str:
-    """The beginning of a fault of a resource."""
-    return f"{shorten(identity, LONGEST_SHOWN_IDENTITY)}: "
-
-
 def _shown(resource: Resource) -> str:
     return shorten(resource.id, LONGEST_SHOWN_IDENTITY)
-
-
-def _read_or_none(kind: ValueKind, text: str) -> Any:
-    """None also for an unfit text: the general path then reports why."""
-    try:
-        return kind.read(text)
-    except Unfit:
-        return None
 
 
 def _bare_name(item: Node) -> Node:
@@ -762,14 +382,3 @@ def _bare_name(item: Node) -> Node:
     if isinstance(item, PlainScalar):
         return {item.text: PlainScalar("")}
     return {item: PlainScalar("")} if isinstance(item, str) else item
-
-
-def _as_expression(text: str) -> Expression:
-    """Parses an expression with or without its braces."""
-    stripped = text.strip()
-    if not stripped.startswith("{{"):
-        return Expression(stripped)
-    parts = split(stripped)
-    if len(parts) != 1 or not isinstance(parts[0], Expression):
-        raise BadExpression(f"expected one expression, got {shorten(text)!r}")
-    return parts[0]

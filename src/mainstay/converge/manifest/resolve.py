@@ -314,11 +314,11 @@ class Resolver:
         if "post_message" in sections:
             node, path = sections["post_message"]
             prefix = "post_message: "
-            manifest.post_message = self.values.tree(node, path, prefix, resources.check_after_run(path, prefix))
+            manifest.post_message = self.values.tree(node, path, prefix, resources.static_check(path, prefix))
         if "outputs" in sections:
             node, path = sections["outputs"]
             if isinstance(node, dict):
                 prefix = "outputs: "
-                manifest.outputs = self.values.tree(node, path, prefix, resources.check_after_run(path, prefix))
+                manifest.outputs = self.values.tree(node, path, prefix, resources.static_check(path, prefix))
             else:
                 self.faults.add(path, f"`outputs` must be a map, got {describe(node)}")

@@ -6,6 +6,7 @@ from mainstay.converge.command_words import CommandKind
 from mainstay.converge.contract import NO_SECRET, Failure, TemplateFailed
 from mainstay.converge.manifest.expressions import NOT_RENDERED, BadExpression, FollowUp, Template, Unresolved
 from mainstay.converge.value_kinds import COMMAND, TEXTS, Unfit, as_secret
+from mainstay.foundation import Struct
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.scalars import TOO_MANY_DIGITS, PlainScalar, to_value
 
@@ -27,17 +28,16 @@ if TYPE_CHECKING:
 TEMPLATE_FAILS = "the template fails"
 
 
-class ValueReader:
+class ValueReader(Struct):
     """Reads values and adds their faults to `faults`."""
 
-    def __init__(self, faults: Faults) -> None:
-        self.faults = faults
-        # Whether the current value must stay hidden, in faults too.
-        self.private = False
-        # Whether the current resource is sensitive, so that faults must not show computed values.
-        self.sensitive = False
-        # While a resource is repeated: its templates, so that all items share them.
-        self.shared: dict[str, Template] | None = None
+    faults: Faults
+    # Whether the values must stay hidden, in faults too.
+    private: bool = False
+    # Whether the resource is sensitive, so that faults must not show computed values.
+    sensitive: bool = False
+    # The templates that all items of a repeated resource share; None: it is not repeated.
+    templates: dict[str, Template] | None = None
 
     def typed(self, kind: ValueKind, node: Node, path: DocumentPath, prefix: str, scope: TemplateScope) -> Any:
         """Returns a value of `kind` with its templates rendered; None if it is not given or wrong."""
@@ -80,7 +80,7 @@ class ValueReader:
         if isinstance(node, list):
             return [self.tree(child, (*path, index), prefix, check) for index, child in enumerate(node)]
         if isinstance(node, str) and "{{" in node:
-            is_known = self.shared is not None and node in self.shared
+            is_known = self.templates is not None and node in self.templates
             try:
                 template = self._template(node)
             except BadExpression as error:
@@ -150,11 +150,11 @@ class ValueReader:
         return to_value(node)
 
     def _template(self, text: str) -> Template:
-        if self.shared is None:
+        if self.templates is None:
             return Template(text)
-        template = self.shared.get(text)
+        template = self.templates.get(text)
         if template is None:
-            template = self.shared[text] = Template(text)
+            template = self.templates[text] = Template(text)
         return template
 
 

@@ -175,7 +175,6 @@ class ArchiveType(ResourceType):
         return (f"archive path {problem}" for problem in managed_path_problems(name))
 
     def check(self, wanted: Archive) -> Iterator[tuple[str | None, str]]:
-        yield from super().check(wanted)
         if wanted.ensure == ABSENT:
             for key in self.properties:
                 if getattr(wanted, key) not in (None, False, 0, {}):

@@ -183,7 +183,6 @@ class FileType(ResourceType):
         return (f"file path {problem}" for problem in managed_path_problems(name))
 
     def check(self, wanted: File) -> Iterator[tuple[str | None, str]]:
-        yield from super().check(wanted)
         if wanted.ensure in (PRESENT, DIRECTORY) and None in (wanted.owner, wanted.group, wanted.mode):
             missing = [key for key in ("owner", "group", "mode") if getattr(wanted, key) is None]
             yield None, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required"

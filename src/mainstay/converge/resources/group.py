@@ -91,7 +91,6 @@ class GroupType(ResourceType):
             yield f"group name {problem}"
 
     def check(self, wanted: Group) -> Iterator[tuple[str | None, str]]:
-        yield from super().check(wanted)
         if wanted.ensure == ABSENT and wanted.name == "root":
             yield "ensure", "ensure: the group of root cannot be removed"
         if wanted.ensure == ABSENT and wanted.gid is not None:

@@ -106,7 +106,6 @@ class LineType(ResourceType):
             yield f"the name {problem}"
 
     def check(self, wanted: Line) -> Iterator[tuple[str | None, str]]:
-        yield from super().check(wanted)
         if wanted.path is None:
             named = f"; write `path: {shorten(wanted.name)}`" if wanted.name.startswith("/") else ""
             yield None, f"path is required{named}"

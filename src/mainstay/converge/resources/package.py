@@ -73,7 +73,6 @@ class PackageType(ResourceType):
             yield f"package name is longer than {LONGEST_NAME} characters"
 
     def check(self, wanted: Package) -> Iterator[tuple[str | None, str]]:
-        yield from super().check(wanted)
         version = wanted.version
         if version is None:
             return

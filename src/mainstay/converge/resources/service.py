@@ -104,7 +104,6 @@ class ServiceType(ResourceType):
             yield f"service name is longer than {LONGEST_NAME} characters"
 
     def check(self, wanted: Service) -> Iterator[tuple[str | None, str]]:
-        yield from super().check(wanted)
         if wanted.mask and wanted.ensure != STOPPED:
             yield "mask", "mask: true needs `ensure: stopped`, because a masked service cannot be started"
         if wanted.mask and wanted.enable:

@@ -196,7 +196,6 @@ class UserType(ResourceType):
             yield f"user name {problem}"
 
     def check(self, wanted: User) -> Iterator[tuple[str | None, str]]:
-        yield from super().check(wanted)
         if wanted.ensure == ABSENT:
             if wanted.name == "root":
                 yield "ensure", "ensure: root cannot be removed"
