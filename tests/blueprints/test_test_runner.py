@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from blueprint_findings import make
 from blueprints.test_check import DEFINITION, PRESENT, TYPE
 from fork_server import run_program
@@ -66,6 +68,7 @@ def test_a_blueprint_whose_manifest_applies_another_passes_its_test(tmp_path: Pa
     assert not any(step["problems"] or step["again"] or step["note"] for step in steps)
 
 
+@pytest.mark.test_all
 def test_a_new_blueprint_passes_on_a_throw_away_host(tmp_path: Path) -> None:
     need_systemd()
     done = run(make(tmp_path))

@@ -23,6 +23,8 @@ from control_plane import Client, Cluster, postgresql_cluster, running, start
 from invariants import violations
 from scenario import Scenario
 
+pytestmark = pytest.mark.test_all
+
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 # Without a rate limit, which the load would exceed.
 KEY = {"VAULT_ENCRYPTION_KEY": "12" * 32, "MAINSTAY_RATE_LIMIT": "0"}

@@ -154,6 +154,7 @@ class OrderLoad:
         return [(each["total"], each["allocated"]) for each in found]
 
 
+@pytest.mark.test_all
 def test_a_thousand_concurrent_orders_share_no_value_and_release_all(replicas: Replicas) -> None:
     load = OrderLoad(replicas, "10.0.0.0/24", ADDRESSES)
     replies = concurrently(load.order, range(ORDERS))

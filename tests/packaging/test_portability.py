@@ -20,6 +20,8 @@ from program_files import ProgramRunner
 from required_parts import need_program
 from torture import IS_TORTURE
 
+pytestmark = pytest.mark.test_all
+
 VERSIONS = ["3.9", "3.10", "3.12", "3.13"] if IS_TORTURE else ["3.9", "3.13"]
 CHECKER = Path(__file__).with_name("portability.py")
 TOO_NEW = {

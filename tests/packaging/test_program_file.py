@@ -25,6 +25,8 @@ from system.test_packages import REPOSITORY
 from test_docs import BLOCK, PAGES, ROOT
 from torture import IS_TORTURE
 
+pytestmark = pytest.mark.test_all
+
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13"] if IS_TORTURE else ["3.9", "3.13"]
 # Manifests of the guides that cannot be applied as they are, each with the reason.
 NOT_APPLIED = {

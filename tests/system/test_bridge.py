@@ -17,6 +17,8 @@ from mainstay.converge.host.throw_away_host import GATEWAY
 from scenario import Scenario
 from system.conftest import PROGRAM, ManagedHost
 
+pytestmark = pytest.mark.test_all
+
 SCHEMA = {
     "greeting": {"type": "string", "required": True},
     "password": {"type": "string", "secret": {"type": "persistent"}},

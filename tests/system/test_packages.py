@@ -11,6 +11,8 @@ import yaml
 from required_parts import need_program
 from system.conftest import Done, ManagedHost, boot, need_systemd
 
+pytestmark = pytest.mark.test_all
+
 INSTALL = "apt-get --quiet --yes --option=Dpkg::Options::=--force-confdef --option=Dpkg::Options::=--force-confold"
 UPDATE = "apt-get --quiet update"
 # Creates tiny 1.0 and 2.0, other 1.0, and fragile 1.0, whose first installation kills dpkg.

@@ -9,10 +9,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interpreters import need_python
 from mainstay.packaging.program_file import build_program_file
 from system.conftest import PROGRAM, ManagedHost
 from test_docs import BLOCK, ROOT, commands, pattern
+
+pytestmark = pytest.mark.test_all
 
 UNITS = "/etc/systemd/system/mainstay-apply-*"
 MANIFEST = (

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from certificates import make_certificate
 from guide_commands import guide_commands
 from system.conftest import PROGRAM, ManagedHost
+
+pytestmark = pytest.mark.test_all
 
 UNIT = "/etc/systemd/system/mainstay-server.service"
 FETCH = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=20).read().decode())"

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from system.conftest import ENVIRONMENT, PROGRAM, ManagedHost
+
+pytestmark = pytest.mark.test_all
 
 MANIFEST = str(Path(__file__).parents[2] / "examples" / "stack" / "manifest.yaml")
 GREET = "/opt/hello/hello --check 8090"

@@ -20,6 +20,8 @@ from program_files import ProgramRunner
 from scratch import fingerprint
 from system.conftest import PROGRAM, need_systemd
 
+pytestmark = pytest.mark.test_all
+
 SECRET = "hunter2-correct-horse"
 # A duration by which the processes of this test are recognised.
 SLEEP = "61.8033"

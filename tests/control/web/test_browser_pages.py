@@ -60,22 +60,30 @@ def admin_tab(browser: Browser, server: Server, admin_session: WebSession) -> It
         yield user, shown
 
 
+@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.test_all)])
+def scheme(request: pytest.FixtureRequest) -> str:
+    """The colour scheme of a visit. `make test` has one of each page; the second visit is also one by keyboard."""
+    return str(request.param)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.access is not None], ids=page_name)
 def test_an_admin_uses_the_page(
-    admin_tab: tuple[BrowserUser, Page], rows: SampleRows, server: Server, page: WebPage
+    admin_tab: tuple[BrowserUser, Page], rows: SampleRows, server: Server, page: WebPage, scheme: str
 ) -> None:
     user, shown = admin_tab
-    use_page(shown, server, page, rows)
+    use_page(shown, server, page, rows, scheme)
     user.watch.check()
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.access is None], ids=page_name)
-def test_a_visitor_uses_the_page(browser: Browser, rows: SampleRows, server: Server, page: WebPage) -> None:
+def test_a_visitor_uses_the_page(
+    browser: Browser, rows: SampleRows, server: Server, page: WebPage, scheme: str
+) -> None:
     with browser_user(browser, server.url) as user:
-        use_page(user.new_page(), server, page, rows)
+        use_page(user.new_page(), server, page, rows, scheme)
 
 
-def use_page(shown: Page, server: Server, page: WebPage, rows: SampleRows) -> None:
+def use_page(shown: Page, server: Server, page: WebPage, rows: SampleRows, scheme: str) -> None:
     for number, url in enumerate(sample_urls(page, rows)):
         reply = shown.goto(f"{server.url}{url}")
         assert reply is not None
@@ -84,8 +92,8 @@ def use_page(shown: Page, server: Server, page: WebPage, rows: SampleRows) -> No
         assert shown.title()
         assert shown.locator("h1").count() == 1
         assert_fits(shown)
-        assert_accessible(shown)
-        if number == 0:
+        assert_accessible(shown, schemes=(scheme,))
+        if number == 0 and scheme == "dark":
             assert_operable_by_keyboard(shown)
 
 

@@ -72,6 +72,7 @@ def admin_tab(browser: Browser, plane: HostilePlane) -> Iterator[tuple[BrowserUs
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
+@pytest.mark.test_all
 def test_a_browser_runs_nothing_of_it(
     admin_tab: tuple[BrowserUser, Page], plane: HostilePlane, page: WebPage
 ) -> None:

@@ -19,6 +19,8 @@ from torture import DATABASES_OF_LONG_TESTS
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+pytestmark = pytest.mark.test_all
+
 # The second resource waits until the test has seen the first one done.
 CREATE = """
 resources:

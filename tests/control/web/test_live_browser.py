@@ -22,6 +22,8 @@ from scenario import Scenario, unique
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.test_all
+
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 LIVE = ".side [data-live-state][data-state=live]"
 

@@ -25,6 +25,8 @@ from pictured_plane import MAIN, PicturedPlane
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.test_all
+
 BOTH = ("light", "dark")
 PICTURE_SIZE = (1280, 800)
 
