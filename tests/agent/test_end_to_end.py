@@ -133,7 +133,7 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(bridge: Bridge,
             version=version,
             lifecycle_schema=lifecycle,
             manifests={"all": own(manifest).replace("VERSION", f'"{version}"')},
-            actions={**actions, "upgrade": {"manifest": "manifests/all.yaml", "moves": True}},
+            actions={**actions, "upgrade": {"manifest": "manifests/all.yaml", "upgrades": True}},
         )
 
     first = bridge.push(blueprint("1.0.0"))

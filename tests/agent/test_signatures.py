@@ -18,6 +18,7 @@ from fault_lab import NAME, ROOT, FaultLab, file
 from fork_server import run_program
 from mainstay.agent.blueprint_cache import BlueprintCache, NoBlueprint
 from mainstay.agent.client import Client
+from mainstay.agent.log import Log
 from mainstay.agent.signatures import NOT_SIGNED, read_trusted_keys, version_order
 from mainstay.converge.host.state import StateDirectory
 from mainstay.foundation.faults import DoesNotLoad
@@ -61,7 +62,7 @@ def blueprint(tmp_path: Path, key: Path) -> Path:
 @pytest.fixture
 def cache(tmp_path: Path, blueprint: Path, trust: Path) -> BlueprintCache:
     state = StateDirectory(str(tmp_path / "agent"))
-    return BlueprintCache(state, Client("http://127.0.0.1:9", "token"), [str(blueprint)], str(trust))
+    return BlueprintCache(state, Client("http://127.0.0.1:9", "token"), Log(), [str(blueprint)], str(trust))
 
 
 def refusal(cache: BlueprintCache) -> str:

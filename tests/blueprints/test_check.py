@@ -415,9 +415,25 @@ def test_missing_files_are_faults(tmp_path: Path) -> None:
     assert sorted(line.split(":")[0] for line in faults) == ["blueprint.yaml", "service-type.yaml"]
 
 
-def test_moves_is_read(tmp_path: Path) -> None:
+def test_upgrades_is_read(tmp_path: Path) -> None:
     found: Any = read_blueprint(str(make(tmp_path)))
-    assert [name for name, entry in found.actions.items() if entry.moves] == ["update"]
+    assert [name for name, entry in found.actions.items() if entry.upgrades] == ["update"]
+
+
+def test_the_old_name_of_upgrades_works_with_a_warning(tmp_path: Path) -> None:
+    folder = make(tmp_path, (DEFINITION, "upgrades: true", "moves: true"))
+    found: Any = read_blueprint(str(folder))
+    assert [name for name, entry in found.actions.items() if entry.upgrades] == ["update"]
+    faults, warnings = findings_of(folder)
+    assert not faults
+    assert [line.partition(": ")[2] for line in warnings] == [
+        "warning: `moves` is the old name of `upgrades`; rename the key"
+    ]
+
+
+def test_the_old_and_the_new_name_of_upgrades_together_are_a_fault(tmp_path: Path) -> None:
+    faults, _ = findings_of(make(tmp_path, (DEFINITION, "upgrades: true", "upgrades: true, moves: true")))
+    assert [line.partition(": ")[2] for line in faults] == ["`moves` is the old name of `upgrades`; remove it"]
 
 
 def test_the_reference_names_every_key() -> None:

@@ -271,7 +271,7 @@ def test_an_apply_waits_for_its_jobs_and_names_those_that_fail(
 def test_a_plan_shows_the_version_that_an_update_brings(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
     name = unique("web")
     schema = {"greeting": {"type": "string"}}
-    actions = {"update": {"manifest": "manifests/all.yaml", "moves": True}}
+    actions = {"update": {"manifest": "manifests/all.yaml", "upgrades": True}}
     kind = serve_type(
         scenario, push(scenario.admin, blueprint(name, "0.2.0", schema=schema, lifecycle=SIMPLE, actions=actions))
     )

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 DEFINITION = "blueprint.yaml"
 SERVICE_TYPE = "service-type.yaml"
 KEYS = ("name", "version", "service_type", "description", "actions", "keeps", "drift", "movable")
-ACTION_KEYS = ("manifest", "timeout", "moves")
+ACTION_KEYS = ("manifest", "timeout", "upgrades")
+# The name of `upgrades` in earlier releases, still accepted.
+OLD_UPGRADES = "moves"
 TYPE_KEYS = ("name", "propertySchema", "lifecycleSchema")
 # Names of files and directories that do not belong to a blueprint.
 LEFT_OUT = frozenset({".git", "__pycache__", ".DS_Store"})
@@ -37,11 +39,12 @@ VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]+)?")
 
 @dataclass
 class ActionEntry:
-    """The manifest of an action. `moves`: the action also moves the service to this version of the blueprint."""
+    """The manifest of an action. `upgrades`: the action also brings the service to this version of the blueprint."""
 
     manifest: str
     timeout_seconds: float | None
-    moves: bool
+    upgrades: bool
+    uses_old_key: bool = False
 
 
 @dataclass
@@ -62,6 +65,11 @@ class Blueprint:
     def secret_paths(self) -> frozenset[tuple[str, ...]]:
         """Paths of the secret properties; `[]` is any item of an array."""
         return frozenset(find_secrets(schema_members(self.service_type.get("propertySchema"))))
+
+    @property
+    def old_keys(self) -> list[DocumentPath]:
+        """Places in blueprint.yaml with a key of earlier releases."""
+        return [("actions", name, OLD_UPGRADES) for name, entry in self.actions.items() if entry.uses_old_key]
 
     def manifest_path(self, manifest: str) -> str:
         return os.path.join(self.directory, manifest)
@@ -165,7 +173,9 @@ def _read_action(directory: str, action: str, given: Any, faults: Faults) -> Act
         manifest = _manifest_of(directory, given["manifest"], path, faults)
     elif isinstance(given, dict):
         for key in given:
-            if key not in ACTION_KEYS:
+            if key == OLD_UPGRADES and "upgrades" in given:
+                faults.add((*path, key), f"`{key}` is the old name of `upgrades`; remove it")
+            elif key not in (*ACTION_KEYS, OLD_UPGRADES):
                 faults.unknown_key(key, (*path, key), ACTION_KEYS)
         manifest = _manifest_of(directory, given.get("manifest"), (*path, "manifest"), faults)
     else:
@@ -178,10 +188,13 @@ def _read_action(directory: str, action: str, given: Any, faults: Faults) -> Act
             seconds = parse_duration(str(timeout))
         except Unfit as error:
             faults.add((*path, "timeout"), str(error))
-    moves = given.get("moves", False)
-    if not isinstance(moves, bool):
-        faults.add((*path, "moves"), f"moves must be true or false, got {describe(moves)}")
-    return None if manifest is None else ActionEntry(manifest, seconds, moves=moves is True)
+    key = OLD_UPGRADES if OLD_UPGRADES in given else "upgrades"
+    upgrades = given.get(key, False)
+    if not isinstance(upgrades, bool):
+        faults.add((*path, key), f"{key} must be true or false, got {describe(upgrades)}")
+    if manifest is None:
+        return None
+    return ActionEntry(manifest, seconds, upgrades=upgrades is True, uses_old_key=key == OLD_UPGRADES)
 
 
 def _manifest_of(directory: str, given: Any, path: DocumentPath, faults: Faults) -> str | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from mainstay.agent.blueprint import Blueprint
     from mainstay.agent.client import Client
+    from mainstay.agent.log import Log
     from mainstay.converge.host.state import StateDirectory
 
 MOST_KEPT = 100
@@ -49,12 +50,17 @@ class UntrustedBlueprint(NoBlueprint):
 
 class BlueprintCache:
     def __init__(
-        self, state: StateDirectory, client: Client, local: Sequence[str] = (), trust: str | None = None
+        self, state: StateDirectory, client: Client, log: Log, local: Sequence[str] = (), trust: str | None = None
     ) -> None:
         self._client = client
+        self._log = log
         self._state = state
         self._folder = state.directory("agent", "blueprints")
-        self._local = {read_blueprint(directory).type_name: os.path.abspath(directory) for directory in local}
+        self._local: dict[str, str] = {}
+        for directory in local:
+            blueprint = read_blueprint(directory)
+            self._warn_of_old_keys(blueprint)
+            self._local[blueprint.type_name] = os.path.abspath(directory)
         # File with the trusted keys; None: blueprints need no signature.
         self._trust = trust
         self._lock = threading.Lock()
@@ -120,7 +126,14 @@ class BlueprintCache:
                 self._fetch(digest, bundle)
             self._unpack(digest, bundle, directory)
             self._loaded[digest] = read_blueprint(directory)
+            self._warn_of_old_keys(self._loaded[digest])
         return self._loaded[digest]
+
+    def _warn_of_old_keys(self, blueprint: Blueprint) -> None:
+        for path in blueprint.old_keys:
+            place = ".".join(map(str, path))
+            version = f"{blueprint.name} {blueprint.version}"
+            self._log.warning("old key in a blueprint", blueprint=version, key=place, use="upgrades")
 
     def _fetch(self, digest: str, path: str) -> None:
         content = self._client.get(f"/blueprints/{digest}", headers={"Accept": "*/*"})

@@ -67,7 +67,11 @@ class AgentLoop:
             raise AlreadyRunning(f"another agent uses {self._agent.state.path}: {busy}") from None
         try:
             self._agent.blueprint_cache = BlueprintCache(
-                self._agent.state, self._agent.client, self._agent.settings.blueprints, self._agent.settings.trust
+                self._agent.state,
+                self._agent.client,
+                self._log,
+                self._agent.settings.blueprints,
+                self._agent.settings.trust,
             )
             self._journal = JobJournal(self._agent.state)
             self._cleaner = OrphanCleaner(self._agent)

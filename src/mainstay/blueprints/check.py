@@ -202,6 +202,8 @@ def _check_names(blueprint: Blueprint, definition: ServiceTypeDefinition, findin
                 f"{name} may take {entry.timeout_seconds:g}s here, but its job times out after {action.timeout_seconds}s:"
                 " raise timeoutSeconds in the lifecycle",
             )
+    for path in blueprint.old_keys:
+        file_findings.warn(path, f"`{path[-1]}` is the old name of `upgrades`; rename the key", at_key=True)
     if blueprint.movable:
         _check_moves(blueprint, lifecycle, file_findings)
 

@@ -28,9 +28,10 @@ def blueprint_schema() -> dict[str, Any]:
         {
             "manifest": {**TEXT, "description": "the manifest of the action, relative to the blueprint"},
             "timeout": {**TEXT, "description": "time limit of the run, such as 5m"},
-            "moves": {"type": "boolean", "description": "the action also moves the service to this version"},
+            "upgrades": {"type": "boolean", "description": "the action also brings the service to this version"},
+            blueprint.OLD_UPGRADES: {"type": "boolean", "deprecated": True, "description": "old name of `upgrades`"},
         },
-        blueprint.ACTION_KEYS,
+        (*blueprint.ACTION_KEYS, blueprint.OLD_UPGRADES),
         required=["manifest"],
     )
     known = {

@@ -13,8 +13,8 @@ name: NAME
 version: 0.1.0
 actions:
   create: {manifest: manifests/present.yaml, timeout: 1m}
-  # `moves`: an update also moves a service to the newest version of this blueprint.
-  update: {manifest: manifests/present.yaml, moves: true}
+  # `upgrades`: an update also brings a service to the newest version of this blueprint.
+  update: {manifest: manifests/present.yaml, upgrades: true}
   delete: {manifest: manifests/absent.yaml}
 # The manifest that describes the host in a state. The agent checks it for drift.
 keeps:

@@ -14,7 +14,7 @@ from blueprint_samples import LIFECYCLE, SCHEMA, blueprint, bundle, push, serve_
 from control_plane import Server
 from scenario import Scenario, unique
 
-MOVES = {"start": {"manifest": "manifests/all.yaml", "moves": True}}
+UPGRADES = {"start": {"manifest": "manifests/all.yaml", "upgrades": True}}
 
 
 def test_the_type_of_a_blueprint_has_a_plain_name(scenario: Scenario) -> None:
@@ -130,7 +130,7 @@ def test_a_list_of_versions_marks_the_current_one(scenario: Scenario) -> None:
     }
 
 
-def test_a_service_stays_on_its_version_until_an_action_moves_it(scenario: Scenario) -> None:
+def test_a_service_stays_on_its_version_until_an_action_upgrades_it(scenario: Scenario) -> None:
     name = unique("web")
     old = push(scenario.admin, blueprint(name))["digest"]
     kind = serve_type(scenario, push(scenario.admin, blueprint(name), expect=200))
@@ -138,7 +138,7 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(scenario: Scena
     assert service["blueprintDigest"] == old
     assert scenario.next_job_seen(service)["blueprintDigest"] == old
     service = scenario.complete(service)
-    new = push(scenario.admin, blueprint(name, "2.0.0", actions=MOVES))["digest"]
+    new = push(scenario.admin, blueprint(name, "2.0.0", actions=UPGRADES))["digest"]
     assert scenario.service(service["id"])["blueprintDigest"] == old
     assert scenario.order(kind, {"size": 1})["blueprintDigest"] == new
     scenario.do(service, "start")
@@ -148,8 +148,8 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(scenario: Scena
     scenario.do(service, "start")
     moved = scenario.complete(service)
     assert moved["blueprintDigest"] == new
-    # An action without `moves` keeps the version.
-    newest = push(scenario.admin, blueprint(name, "3.0.0", actions=MOVES))["digest"]
+    # An action without `upgrades` keeps the version.
+    newest = push(scenario.admin, blueprint(name, "3.0.0", actions=UPGRADES))["digest"]
     scenario.do(service, "stop")
     assert scenario.next_job_seen(service)["blueprintDigest"] == new
     assert scenario.complete(service)["blueprintDigest"] == new
@@ -157,13 +157,26 @@ def test_a_service_stays_on_its_version_until_an_action_moves_it(scenario: Scena
     assert scenario.complete(service)["blueprintDigest"] == newest
 
 
-def test_a_service_older_than_the_blueprint_is_moved_to_it(scenario: Scenario) -> None:
+def test_the_old_name_of_upgrades_is_accepted_alone(scenario: Scenario) -> None:
+    name, old = unique("web"), {"manifest": "manifests/all.yaml", "moves": True}
+    kind = serve_type(scenario, push(scenario.admin, blueprint(name)))
+    service = scenario.complete(scenario.order(kind, {"size": 1}))
+    new = push(scenario.admin, blueprint(name, "2.0.0", actions={"start": old}))["digest"]
+    scenario.do(service, "start")
+    assert scenario.complete(service)["blueprintDigest"] == new
+    both = blueprint(name, "3.0.0", actions={"start": {**old, "upgrades": True}})
+    message = "unknown key; known keys: manifest, timeout, upgrades"
+    refused = push(scenario.admin, both, expect=400)
+    assert refused["errors"] == [{"path": "blueprint.actions.start.moves", "message": message}]
+
+
+def test_a_service_older_than_the_blueprint_is_upgraded_to_it(scenario: Scenario) -> None:
     name = unique("web")
     kind = scenario.service_type(SCHEMA, LIFECYCLE, name=name)
     service = scenario.order(kind, {"size": 1})
     assert service["blueprintDigest"] is None
     service = scenario.complete(service)
-    digest = push(scenario.admin, blueprint(name, actions=MOVES))["digest"]
+    digest = push(scenario.admin, blueprint(name, actions=UPGRADES))["digest"]
     scenario.do(service, "start")
     assert scenario.complete(service)["blueprintDigest"] == digest
 
@@ -191,7 +204,7 @@ def test_a_move_with_several_steps_takes_effect_after_the_last(scenario: Scenari
     kind = serve_type(scenario, push(scenario.admin, files))
     old = kind["blueprintDigest"]
     service = scenario.complete(scenario.order(kind, {"size": 1}))
-    files["blueprint.yaml"] |= {"version": "2.0.0", "actions": files["blueprint.yaml"]["actions"] | MOVES}
+    files["blueprint.yaml"] |= {"version": "2.0.0", "actions": files["blueprint.yaml"]["actions"] | UPGRADES}
     new = push(scenario.admin, files)["digest"]
     scenario.do(service, "start")
     assert scenario.complete(service)["blueprintDigest"] == old

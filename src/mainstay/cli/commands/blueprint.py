@@ -325,7 +325,7 @@ def _push(arguments: argparse.Namespace) -> int:
         print(f"{version} already exists and is the current version: {pushed['digest']}")
     print(
         f"New services of type {pushed['serviceType']['name']} use it; "
-        "existing services move to it with an action that has `moves: true`."
+        "existing services get it with an action that has `upgrades: true`."
     )
     for count, verbs, noun in (
         (pushed["sealedSecrets"], ("Sealed", "Would seal"), "plain value"),

@@ -1,4 +1,4 @@
-"""Blueprints in the control plane: name, version, service type, and the actions that move a service to the version.
+"""Blueprints in the control plane: name, version, service type, and the actions that upgrade a service to the version.
 The agent interprets the manifests."""
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.service_types import parse_service_type
 
 KEYS = frozenset({"name", "version", "service_type", "description", "actions", "keeps", "drift", "movable"})
-ACTION_KEYS = frozenset({"manifest", "timeout", "moves"})
+ACTION_KEYS = frozenset({"manifest", "timeout", "upgrades"})
+# The name of `upgrades` in earlier releases, still accepted.
+OLD_UPGRADES = "moves"
 TYPE_KEYS = frozenset({"name", "propertySchema", "lifecycleSchema"})
 DRIFT_POLICIES = ("report", "repair")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -35,8 +37,8 @@ class BlueprintDefinition:
     # None: free-form properties, or the built-in lifecycle.
     property_schema: dict[str, object] | None
     lifecycle_schema: dict[str, object] | None
-    # The actions that move a service to this version.
-    moves: tuple[str, ...]
+    # The actions that bring a service to this version.
+    upgrades: tuple[str, ...]
     # Whether a service may move to another agent: its files on the host are not copied.
     movable: bool = False
 
@@ -67,7 +69,7 @@ def parse_blueprint(
     schemas = {key: _schema(typed, key, faults) for key in ("propertySchema", "lifecycleSchema")}
     actions = _map(given.get("actions"), f"{ROOT}.actions", faults)
     keeps = _map(given.get("keeps") or {}, f"{ROOT}.keeps", faults)
-    moves = tuple(action for action, entry in actions.items() if _read_moves(action, entry, files, faults))
+    upgrades = tuple(action for action, entry in actions.items() if _read_upgrades(action, entry, files, faults))
     for state, manifest in keeps.items():
         _check_manifest(manifest, locate(f"{ROOT}.keeps", state), files, faults)
     try:
@@ -83,7 +85,7 @@ def parse_blueprint(
         str(type_name),
         schemas["propertySchema"],
         schemas["lifecycleSchema"],
-        moves,
+        upgrades,
         movable=movable is True,
     )
 
@@ -151,18 +153,19 @@ def _schema(typed: Mapping[str, object], key: str, faults: list[PathFault]) -> d
     return None
 
 
-def _read_moves(action: str, entry: object, files: Collection[str], faults: list[PathFault]) -> bool:
+def _read_upgrades(action: str, entry: object, files: Collection[str], faults: list[PathFault]) -> bool:
     path = locate(f"{ROOT}.actions", action)
     if isinstance(entry, str):
         entry = {"manifest": entry}
     found = _map(entry, path, faults)
-    _refuse_unknown(found, ACTION_KEYS, path, faults)
+    key = OLD_UPGRADES if OLD_UPGRADES in found and "upgrades" not in found else "upgrades"
+    _refuse_unknown({name: value for name, value in found.items() if name != key}, ACTION_KEYS, path, faults)
     if found:
         _check_manifest(found.get("manifest"), f"{path}.manifest", files, faults)
-    moves = found.get("moves", False)
-    if not isinstance(moves, bool):
-        faults.append(PathFault(f"{path}.moves", "must be true or false"))
-    return moves is True
+    upgrades = found.get(key, False)
+    if not isinstance(upgrades, bool):
+        faults.append(PathFault(f"{path}.{key}", "must be true or false"))
+    return upgrades is True
 
 
 def _check_manifest(manifest: object, path: str, files: Collection[str], faults: list[PathFault]) -> None:

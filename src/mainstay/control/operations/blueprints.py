@@ -97,9 +97,7 @@ async def push(work: UnitOfWork, bundle: Bundle, *, force: bool, dry_run: bool) 
         )
     created = await store.keep(work.tx, bundle.digest, bundle.content, work.now)
     service_type, examined = await _write_type(work, bundle, force=force, dry_run=dry_run)
-    await store.assign_version(
-        work.tx, bundle.digest, wanted.name, wanted.version, service_type.id, wanted.moves, movable=wanted.movable
-    )
+    await store.assign_version(work.tx, bundle.digest, wanted, service_type.id)
     return PushedBlueprint(
         bundle.digest,
         len(bundle.content),

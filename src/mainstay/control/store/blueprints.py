@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from mainstay.control.domain.blueprints import BlueprintDefinition
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.engine.queries import encode_json, fetch_column, fetch_value
 from mainstay.control.store.engine.records import (
@@ -49,33 +50,24 @@ async def keep(tx: Transaction, digest: str, content: bytes, now: datetime) -> b
     return inserted > 0
 
 
-async def assign_version(
-    tx: Transaction,
-    digest: str,
-    name: str,
-    version: str,
-    service_type_id: str,
-    moves: Sequence[str],
-    *,
-    movable: bool,
-) -> None:
+async def assign_version(tx: Transaction, digest: str, definition: BlueprintDefinition, service_type_id: str) -> None:
     """Points the version to this bundle. A bundle that had it before stays, without a version, for services on it."""
     await tx.execute(
         "UPDATE blueprints SET version = NULL WHERE name = :name AND version = :version AND digest <> :digest",
-        name=name,
-        version=version,
+        name=definition.name,
+        version=definition.version,
         digest=digest,
     )
     await tx.execute(
         "UPDATE blueprints SET name = :name, name_folded = :folded, version = :version,"
         " service_type_id = :service_type_id, moves = :moves, movable = :movable WHERE digest = :digest",
         digest=digest,
-        name=name,
-        folded=fold(name),
-        version=version,
+        name=definition.name,
+        folded=fold(definition.name),
+        version=definition.version,
         service_type_id=service_type_id,
-        moves=encode_json(moves),
-        movable=int(movable),
+        moves=encode_json(definition.upgrades),
+        movable=int(definition.movable),
     )
 
 
@@ -99,7 +91,7 @@ async def find_of_type(tx: Transaction, service_type_id: str, version: str) -> s
 
 
 async def upgrade_target(tx: Transaction, service_type_id: str, action: str) -> str | None:
-    """The digest of the type's current version, if this action moves a service to it."""
+    """The digest of the type's current version, if this action upgrades a service to it (column `moves`)."""
     rows = await tx.fetch(
         "SELECT blueprints.digest, blueprints.moves FROM service_types"
         " JOIN blueprints ON blueprints.digest = service_types.blueprint_digest WHERE service_types.id = :id",
@@ -107,8 +99,8 @@ async def upgrade_target(tx: Transaction, service_type_id: str, action: str) -> 
     )
     if not rows or rows[0]["moves"] is None:
         return None
-    moves = msgspec.json.decode(rows[0]["moves"], type=list[str])
-    return str(rows[0]["digest"]) if action in moves else None
+    upgrades = msgspec.json.decode(rows[0]["moves"], type=list[str])
+    return str(rows[0]["digest"]) if action in upgrades else None
 
 
 async def is_movable(tx: Transaction, digest: str) -> bool:
