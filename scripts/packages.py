@@ -1,28 +1,28 @@
 """Builds the packages: a wheel, the program file, and a Debian package with an environment of its own.
 
-The Debian package takes the server's dependencies as they are installed in the environment that runs this script: pinned
-and checked by their hashes. It therefore fits one version of Python and one architecture, and depends on that Python."""
+The Debian package contains the server's dependencies, pinned and checked by their hashes, for one architecture and for
+several versions of Python: names of compiled files carry the version, so that they fit into one directory."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from compileall import compile_dir
 from hashlib import md5
-from importlib.metadata import distribution
 from pathlib import Path
-from py_compile import PycInvalidationMode
 
+from interpreters import find_python
 from mainstay import __version__
 from mainstay.cli import agent_unit, server_unit
 from mainstay.packaging.program_file import build_program_file
 
 PROJECT = Path(__file__).parents[1]
-PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+# Versions that the Debian package supports. Its files are in the directory of the first, and the others are links to it: dpkg
+# replaces no directory by a link, and older packages have that directory.
+PYTHONS = ("3.11", "3.12", "3.13")
+FIRST_UNSUPPORTED = "3.14"
 ENVIRONMENT = "/usr/lib/mainstay"
 PROGRAM = "/usr/bin/mainstay"
 # A fixed time in all archives, so that the same sources give the same packages.
@@ -33,7 +33,7 @@ Version: {version}
 Architecture: {architecture}
 Maintainer: The Mainstay developers <mainstay@example.org>
 Installed-Size: {size}
-Depends: {python}, libc6, libstdc++6
+Depends: python3 (>= {oldest}), python3 (<< {unsupported}), libc6, libstdc++6
 Recommends: systemd
 Section: admin
 Priority: optional
@@ -45,6 +45,11 @@ Description: bring hosts to what a manifest says, and offer services on them
 """
 LAUNCHER = f"""\
 #!{ENVIRONMENT}/bin/python -IB
+import sys
+
+if "%d.%d" % sys.version_info[:2] not in {PYTHONS}:
+    sys.exit("mainstay: this package works with Python {", ".join(PYTHONS)}, and /usr/bin/python3 is Python %d.%d"
+             % sys.version_info[:2])
 from mainstay.cli.main import program
 
 program()
@@ -57,8 +62,10 @@ directories named *.dist-info.
 # Left out: 14 MB of test data in many languages, for examples in API descriptions that Litestar would write.
 LEFT_OUT = ("faker",)
 # Hundreds of modules of which at most one is imported, to show source code in colour.
-NOT_COMPILED = re.compile(r"/site-packages/pygments/(lexers|styles)/")
-# Debian 12, the oldest system of this Python, unpacks it. Against xz: a quarter of the time to build, 4 % larger.
+NOT_COMPILED = "/site-packages/pygments/(lexers|styles)/"
+# Exit code if libraries or Pythons cannot be found.
+EXIT_MISSING_PARTS = 75
+# Debian 12, the oldest system with such a Python, unpacks it. Against xz: a quarter of the time to build, 4 % larger.
 COMPRESSION = ("-Zzstd", "-z9")
 AGENT, SERVER = "mainstay-agent.service", "mainstay-server.service"
 # The installed system may have no systemd, such as a container.
@@ -170,41 +177,72 @@ def _build_debian_package(target: Path) -> Path:
 
 def _write_environment(tree: Path) -> None:
     """A virtual environment as `venv` lays it out, so that it is one wherever it is looked at."""
-    _write(
-        tree,
-        f"{ENVIRONMENT}/pyvenv.cfg",
-        f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {sys.version.split()[0]}\n",
-    )
+    pythons = _find_pythons()
+    _write(tree, f"{ENVIRONMENT}/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\n")
     (tree / ENVIRONMENT[1:] / "bin").mkdir()
-    (tree / ENVIRONMENT[1:] / "bin" / "python").symlink_to(f"/usr/bin/{PYTHON}")
-    packages = tree / ENVIRONMENT[1:] / "lib" / PYTHON / "site-packages"
+    # The default Python of the system, so that an upgrade of the system from one version to the next breaks nothing.
+    (tree / ENVIRONMENT[1:] / "bin" / "python").symlink_to("/usr/bin/python3")
+    first, *others = (tree / ENVIRONMENT[1:] / "lib" / f"python{version}" for version in PYTHONS)
+    packages = first / "site-packages"
     packages.mkdir(parents=True)
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(PROJECT / "src" / "mainstay", packages / "mainstay", ignore=ignored)
-    for name in _pinned_names():
-        for file in distribution(name).files or ():
-            if ".." not in file.parts and "__pycache__" not in file.parts:
-                place = packages / file
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(str(file.locate()), place)
+    for link in others:
+        link.symlink_to(first.name)
+    shutil.copytree(PROJECT / "src" / "mainstay", packages / "mainstay", ignore=shutil.ignore_patterns("__pycache__"))
+    for version in PYTHONS:
+        with tempfile.TemporaryDirectory(prefix="mainstay-libraries-") as scratch:
+            _install_libraries(version, scratch)
+            _merge(Path(scratch), packages)
     for path in packages.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    for version, python in pythons.items():
+        _compile(python, packages, f"{ENVIRONMENT}/lib/python{version}/site-packages")
+
+
+def _find_pythons() -> dict[str, str]:
+    """Version → interpreter. Each compiles the modules of its version."""
+    found = {version: find_python(version) for version in PYTHONS}
+    missing = [f"Python {version}" for version, path in found.items() if path is None]
+    if missing:
+        print(
+            f"The Debian package needs {' and '.join(missing)}; `scripts/install-test-parts pythons` installs them.",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_MISSING_PARTS)
+    return {version: path for version, path in found.items() if path is not None}
+
+
+def _install_libraries(version: str, folder: str) -> None:
+    words = ["uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+    words += ["--link-mode", "copy", "--python", sys.executable, "--python-version", version, "--target", folder]
+    words += ["--requirements", str(PROJECT / "requirements" / "server.txt")]
+    # The cache first: hashes decide what is installed, so that the index has nothing to add.
+    cached = subprocess.run([sys.executable, "-m", *words, "--offline"], check=False, capture_output=True)
+    if cached.returncode and subprocess.run([sys.executable, "-m", *words], check=False).returncode:
+        print(f"The libraries for Python {version} cannot be downloaded.", file=sys.stderr)
+        sys.exit(EXIT_MISSING_PARTS)
+
+
+def _merge(libraries: Path, packages: Path) -> None:
+    """Adds the libraries of one Python. Refuses a file that another Python needs with another content."""
+    for file in sorted(path for path in libraries.rglob("*") if path.is_file()):
+        name = file.relative_to(libraries)
+        if name.parts[0] in ("bin", ".lock") or name.parts[0].startswith(LEFT_OUT):
+            continue
+        place = packages / name
+        if place.exists():
+            # RECORD and WHEEL name the one wheel that they came with.
+            if place.name not in ("RECORD", "WHEEL") and place.read_bytes() != file.read_bytes():
+                sys.exit(f"{name} differs between versions of Python, so that one package cannot contain both.")
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place)
+
+
+def _compile(python: str, packages: Path, installed: str) -> None:
     # Never checked against the sources, which only dpkg replaces; and dpkg removes them too. Python itself writes none (-B).
-    compile_dir(
-        packages,
-        rx=NOT_COMPILED,
-        quiet=2,
-        workers=2,
-        stripdir=str(tree),
-        prependdir="/",
-        invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
-    )
-
-
-def _pinned_names() -> list[str]:
-    text = (PROJECT / "requirements" / "server.txt").read_text()
-    pinned = re.findall(r"^([a-z0-9-]+)==\S+(?: ; (.*?))? \\$", text, re.MULTILINE)
-    return [name for name, marker in pinned if "win32" not in marker and name not in LEFT_OUT]
+    words = ["-m", "compileall", "-qq", "-j", "2", "--invalidation-mode", "unchecked-hash", "-x", NOT_COMPILED]
+    # Fails for templates of libraries that are no valid Python.
+    subprocess.run([python, "-I", *words, "-s", str(packages), "-p", installed, str(packages)], check=False)
 
 
 def _write_control(tree: Path, architecture: str) -> None:
@@ -216,7 +254,13 @@ def _write_control(tree: Path, architecture: str) -> None:
     _write(
         tree,
         "/DEBIAN/control",
-        CONTROL.format(version=__version__, architecture=architecture, size=size, python=PYTHON),
+        CONTROL.format(
+            version=__version__,
+            architecture=architecture,
+            size=size,
+            oldest=PYTHONS[0],
+            unsupported=FIRST_UNSUPPORTED,
+        ),
     )
     _write(tree, "/DEBIAN/md5sums", sums)
     for name, text in (("postinst", POSTINST), ("prerm", PRERM), ("postrm", POSTRM)):

@@ -8,25 +8,27 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import zipfile
 from hashlib import md5
 from pathlib import Path
-from py_compile import PycInvalidationMode
-from py_compile import compile as compile_source
 
 import pytest
 
 from bridge import write_blueprint
 from interpreters import need_python
 from mainstay.converge.host.throw_away_host import SystemdHost, why_unavailable
-from required_parts import need, need_part, need_program, need_root
+from required_parts import need, need_program, need_root
 from torture import IS_TORTURE
 
 pytestmark = pytest.mark.test_all
 
 PROJECT = Path(__file__).parents[2]
-SYSTEM_PYTHON = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
+# Versions of Python that the Debian package promises to work with.
+PYTHONS = ("3.11", "3.12", "3.13")
+# Exit code of scripts/packages.py if it finds no Pythons or libraries.
+MISSING_PARTS = 75
+# Mounts and processes of a copy end with it.
+UNSHARE = ("--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
 # Gives $ROOT, a copy of $LOWER whose changes are kept in memory, and runs the script in it.
 IN_A_COPY = """
 mount -t tmpfs tmpfs "$SCRATCH"
@@ -79,6 +81,45 @@ echo "== purged"
 dpkg --purge mainstay | grep kept
 ls -d /var/lib/mainstay* /var/cache/mainstay* 2>/dev/null || true
 rmdir /var/lib/mainstay-server
+"""
+IMPORT_ALL = """\
+import os, pkgutil, sys
+from importlib import import_module
+import mainstay
+
+modules = [import_module(each.name) for each in pkgutil.walk_packages(mainstay.__path__, "mainstay.")]
+print("%d.%d" % sys.version_info[:2], sys.prefix, *(each.__name__ for each in modules if not os.path.exists(each.__cached__)))
+"""
+# $python becomes the Python of the system. The server has a network of its own, so that its port is free.
+ON_ANOTHER_PYTHON = f"""
+{WRITE_MANIFEST}
+ln -sf "$python" /usr/bin/python3
+dpkg --install /packages/*.deb >/dev/null
+cd /
+mainstay apply /packages/manifest.yaml
+echo "== imported"
+/usr/lib/mainstay/bin/python -IBc '{IMPORT_ALL}'
+echo "== served"
+unshare --net sh -eu <<'END'
+ip link set lo up
+mainstay server --data-dir /srv/plane >/srv/log 2>&1 &
+server=$!
+export MAINSTAY_URL=http://127.0.0.1:8420
+until [ -s /srv/plane/admin.token ] && export MAINSTAY_TOKEN=$(cat /srv/plane/admin.token) && mainstay participants 2>/srv/refusal; do
+  kill -0 $server || {{ cat /srv/log; exit 1; }}
+  sleep 0.1
+done
+kill $server
+wait $server
+END
+"""
+REFUSED = """
+ln -sf "$python" /usr/bin/python3
+dpkg --install /packages/*.deb >/dev/null
+mainstay --version 2>&1 || true
+dpkg --purge mainstay >/dev/null
+sed -i '/^Package: python3$/,/^$/s/^Version: .*/Version: 3.14.0-1/' /var/lib/dpkg/status
+dpkg --install /packages/*.deb 2>&1 || true
 """
 # ---- the life of the Debian package on a host ----
 NEWER = "9.1.0"
@@ -145,7 +186,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(folder: Path, *kinds: str) -> Path:
-    subprocess.run([PROJECT / "scripts" / "package", folder, *kinds], check=True, timeout=600)
+    done = subprocess.run(
+        [PROJECT / "scripts" / "package", folder, *kinds], stderr=subprocess.PIPE, text=True, timeout=600
+    )
+    need(present=done.returncode != MISSING_PARTS, what=f"all parts of a package: {done.stderr}")
+    assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -167,7 +212,7 @@ def run_in_copy(lower: Path, packages: Path, scratch: Path, script: str) -> str:
     scratch.mkdir()
     names = {"LOWER": str(lower), "SCRATCH": str(scratch), "PACKAGES": str(packages), "SCRIPT": script}
     done = subprocess.run(
-        [need_program("unshare"), "--mount", "--propagation", "private", "sh", "-euc", IN_A_COPY],
+        [need_program("unshare"), *UNSHARE, "sh", "-euc", IN_A_COPY],
         capture_output=True,
         text=True,
         timeout=300,
@@ -198,17 +243,19 @@ def newer_package(packages: Path, scratch: Path) -> Path:
     """The same package with a higher version number, in the package and in the program."""
     (package,) = packages.glob("*.deb")
     subprocess.run(["dpkg-deb", "--raw-extract", package, scratch / "tree"], check=True, timeout=120)
-    (source,) = (scratch / "tree").glob("usr/lib/mainstay/lib/*/site-packages/mainstay/__init__.py")
-    (compiled,) = source.parent.glob("__pycache__/__init__.*")
-    old = {path: md5(path.read_bytes()).hexdigest() for path in (source, compiled)}
+    source = scratch / "tree" / "usr/lib/mainstay/lib/python3.11/site-packages/mainstay/__init__.py"
+    old = md5(source.read_bytes()).hexdigest()
     source.write_text(re.sub(r'__version__ = ".*"', f'__version__ = "{NEWER}"', source.read_text()))
-    compile_source(str(source), str(compiled), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH, doraise=True)
+    compiled = list(source.parent.glob("__pycache__/__init__.*"))
+    assert len(compiled) == len(PYTHONS)
+    for path in compiled:
+        path.unlink()
     control, sums = (scratch / "tree" / "DEBIAN" / name for name in ("control", "md5sums"))
     control.write_text(re.sub(r"^Version: .*", f"Version: {NEWER}", control.read_text(), flags=re.MULTILINE))
-    text = sums.read_text()
-    for path, digest in old.items():
-        text = text.replace(digest, md5(path.read_bytes()).hexdigest())
-    sums.write_text(text)
+    kept = [
+        line for line in sums.read_text().splitlines(keepends=True) if "/mainstay/__pycache__/__init__." not in line
+    ]
+    sums.write_text("".join(kept).replace(old, md5(source.read_bytes()).hexdigest()))
     place = scratch / "newer" / f"mainstay_{NEWER}.deb"
     place.parent.mkdir()
     build_words = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(scratch / "tree"), str(place)]
@@ -226,10 +273,10 @@ def lower(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """The system that the host has below its own writes."""
     reason = why_unavailable()
     need(present=reason is None, what=f"a host with a real systemd ({reason})")
-    need(present=SYSTEM_PYTHON.exists(), what=f"{SYSTEM_PYTHON}, which the package depends on")
     if request.param == "this machine":
+        found = subprocess.run(["/usr/bin/python3", "-IV"], capture_output=True, text=True).stdout
+        need(present=found.startswith(tuple(f"Python {version}." for version in PYTHONS)), what="a supported Python")
         return Path("/")
-    need_part(present=SYSTEM_PYTHON.name == "python3.11", what="the Python of Debian 12")
     return install_debian(tmp_path_factory.mktemp("systemd") / "root", "python3,systemd,dbus")
 
 
@@ -300,6 +347,27 @@ def test_the_debian_package_serves_an_order_is_upgraded_and_goes_without_a_trace
         assert sorted(left) == WHAT_IS_KEPT
 
 
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_debian_package_works_with_every_supported_python(packages: Path, version: str, tmp_path: Path) -> None:
+    # Another Python of the system's own version would find the system's standard library, which does not fit it.
+    system = Path(f"/usr/bin/python{version}")
+    script = f"python={system if system.exists() else need_python(version)}\n{ON_ANOTHER_PYTHON}"
+    applied, imported, served, _ = run_in_copy(Path("/"), packages, tmp_path / "copy", script).split("== ")
+    assert "1 changed" in applied
+    assert imported == f"imported\n{version} /usr/lib/mainstay\n", "modules are not compiled for this Python"
+    assert served.startswith("served\nThere is no participant yet")
+
+
+def test_the_debian_package_refuses_another_python(packages: Path, tmp_path: Path) -> None:
+    script = f"python={need_python('3.9')}\n{REFUSED}"
+    output, _ = run_in_copy(Path("/"), packages, tmp_path / "copy", script).split("== ")
+    sentence, *by_dpkg = output.splitlines()
+    assert sentence == (
+        "mainstay: this package works with Python 3.11, 3.12, 3.13, and /usr/bin/python3 is Python 3.9"
+    )
+    assert " mainstay depends on python3 (<< 3.14); however:" in by_dpkg
+
+
 def test_the_wheel_installs_on_the_oldest_python(tmp_path: Path) -> None:
     (wheel,) = build(tmp_path / "packages", "whl").iterdir()
     with zipfile.ZipFile(wheel) as archive:
@@ -324,7 +392,6 @@ def test_the_wheel_installs_on_the_oldest_python(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not IS_TORTURE, reason="a minimal root takes a minute; `make torture` builds it")
 def test_the_packages_run_on_a_minimal_debian(packages: Path, minimal_root: Path, tmp_path: Path) -> None:
-    need_part(present=SYSTEM_PYTHON.name == "python3.11", what="the Python of Debian 12")
     check_debian_package(run_in_copy(minimal_root, packages, tmp_path / "first", DEBIAN_PACKAGE))
     output = run_in_copy(minimal_root, packages, tmp_path / "second", PROGRAM_FILE)
     assert "1 changed" in output
