@@ -37,6 +37,8 @@ NOT_APPLIED = {
     "hosts/trials-and-schedules/log.yaml": "shows a manifest that is never stable",
     "hosts/tutorial/site.yaml": "has a command that runs every time",
     "hosts/tutorial/wrong.yaml": "shows faults",
+    "offering/tutorial/page/manifests/removed.yaml": "is applied by an agent, with a service",
+    "offering/tutorial/page/manifests/running.yaml": "is applied by an agent, with a service",
 }
 PACKAGES_AND_UNITS = """\
 data: {version: "1.0"}
