@@ -1,4 +1,5 @@
-"""Builds the packages: a wheel, the program file, and a Debian package with an environment of its own.
+"""Builds the packages: a wheel, the program file, and a Debian package with an environment of its own. Beside them: a bill of
+materials (CycloneDX) with the libraries that they contain, and the SHA-256 of each file.
 
 The Debian package contains the server's dependencies, pinned and checked by their hashes, for one architecture and for
 several versions of Python: names of compiled files carry the version, so that they fit into one directory."""
@@ -6,11 +7,14 @@ several versions of Python: names of compiled files carry the version, so that t
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from hashlib import md5
+from hashlib import md5, sha256
+from importlib.metadata import metadata
+from json import dumps
 from pathlib import Path
 
 from interpreters import find_python
@@ -55,10 +59,10 @@ from mainstay.cli.main import program
 program()
 """
 COPYRIGHT = """\
-Mainstay is licensed under the Apache License, version 2.0; on Debian systems its text is in
-/usr/share/common-licenses/Apache-2.0. {environment} contains libraries with licenses of their own, which are beside them in
-directories named *.dist-info.
-"""
+{environment} contains libraries with licenses of their own, which are beside them in directories named *.dist-info.
+Mainstay itself is licensed under the following terms.
+
+{license}"""
 # Left out: 14 MB of test data in many languages, for examples in API descriptions that Litestar would write.
 LEFT_OUT = ("faker",)
 # Hundreds of modules of which at most one is imported, to show source code in colour.
@@ -132,12 +136,19 @@ def main() -> None:
     """Arguments: the directory, and the kinds of packages (default: all)."""
     target = Path(sys.argv[1]).absolute()
     target.mkdir(parents=True, exist_ok=True)
-    builders = {"whl": _build_wheel, "pyz": _build_program_file, "deb": _build_debian_package}
+    builders = {
+        "whl": _build_wheel,
+        "pyz": _build_program_file,
+        "deb": _build_debian_package,
+        "cdx.json": _write_bill_of_materials,
+    }
     for kind in sys.argv[2:] or builders:
         for old in target.glob(f"mainstay*.{kind}"):
             old.unlink()
         path = builders[kind](target)
         print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
+    sums = [f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(target.glob("mainstay*"))]
+    (target / "SHA256SUMS").write_text("".join(sums))
 
 
 def _build_wheel(target: Path) -> Path:
@@ -166,12 +177,48 @@ def _build_debian_package(target: Path) -> Path:
         _write(tree, PROGRAM, LAUNCHER, mode=0o755)
         _write(tree, "/usr/lib/systemd/system/mainstay-agent.service", agent_unit.packaged_unit(PROGRAM))
         _write(tree, "/usr/lib/systemd/system/mainstay-server.service", server_unit.packaged_unit(PROGRAM))
-        _write(tree, "/usr/share/doc/mainstay/copyright", COPYRIGHT.format(environment=ENVIRONMENT))
+        _write(tree, "/usr/share/doc/mainstay/copyright", _copyright())
         _write_control(tree, architecture)
         _set_times(tree)
         build = ["dpkg-deb", "--root-owner-group", *COMPRESSION, "--build", str(tree), str(path)]
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(BUILD_TIME)}
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL, env=environment)
+    return path
+
+
+def _copyright() -> str:
+    return COPYRIGHT.format(environment=ENVIRONMENT, license=(PROJECT / "LICENSE").read_text())
+
+
+def _write_bill_of_materials(target: Path) -> Path:
+    """The libraries of the Debian package; the program file contains some of them."""
+    text = (PROJECT / "requirements" / "server.txt").read_text()
+    components = []
+    for pin in re.finditer(r"^([a-z0-9-]+)==(\S+)(?: ; (.*?))? \\\n((?: +--hash=.*\n)+)", text, re.MULTILINE):
+        name, version, marker, hashes = pin.groups(default="")
+        if "win32" in marker or name in LEFT_OUT:
+            continue
+        component: dict[str, object] = {"type": "library", "name": name, "version": version}
+        component["bom-ref"] = component["purl"] = f"pkg:pypi/{name}@{version}"
+        # One for each file of this version on the package index: source archive, and wheels for all systems.
+        component["hashes"] = [
+            {"alg": "SHA-256", "content": each} for each in re.findall("sha256:([0-9a-f]+)", hashes)
+        ]
+        # Older libraries have their license as free text, which is no expression.
+        component["licenses"] = [{"expression": each} for each in metadata(name).get_all("License-Expression", [])]
+        components.append(component)
+    reference = f"pkg:pypi/mainstay-plane@{__version__}"
+    ours = {"type": "application", "name": "mainstay-plane", "version": __version__, "bom-ref": reference}
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": {**ours, "purl": reference, "licenses": [{"expression": "Apache-2.0"}]}},
+        "components": components,
+        "dependencies": [{"ref": reference, "dependsOn": [component["bom-ref"] for component in components]}],
+    }
+    path = target / f"mainstay-{__version__}.cdx.json"
+    path.write_text(dumps(document, indent=1) + "\n")
     return path
 
 
@@ -188,6 +235,7 @@ def _write_environment(tree: Path) -> None:
     for link in others:
         link.symlink_to(first.name)
     shutil.copytree(PROJECT / "src" / "mainstay", packages / "mainstay", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "LICENSE", packages / "mainstay")
     for version in PYTHONS:
         with tempfile.TemporaryDirectory(prefix="mainstay-libraries-") as scratch:
             _install_libraries(version, scratch)

@@ -5,6 +5,7 @@ with and without systemd."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,8 @@ from hashlib import md5
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from bridge import write_blueprint
 from interpreters import need_python
@@ -182,7 +185,7 @@ cat /srv/greeting
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     need_program("dpkg-deb")
-    return build(tmp_path_factory.mktemp("packages"), "deb", "pyz")
+    return build(tmp_path_factory.mktemp("packages"), "deb", "pyz", "cdx.json")
 
 
 def build(folder: Path, *kinds: str) -> Path:
@@ -368,8 +371,43 @@ def test_the_debian_package_refuses_another_python(packages: Path, tmp_path: Pat
     assert " mainstay depends on python3 (<< 3.14); however:" in by_dpkg
 
 
+def test_the_bill_of_materials_names_what_the_debian_package_contains(packages: Path) -> None:
+    (path,) = packages.glob("*.cdx.json")
+    text = path.read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    named = {f"{part['name'].replace('-', '_')}-{part['version']}" for part in json.loads(text)["components"]}
+    (package,) = packages.glob("*.deb")
+    listed = subprocess.run(["dpkg-deb", "--contents", package], check=True, capture_output=True, text=True).stdout
+    assert named == set(re.findall(r"/site-packages/(\S+)\.dist-info/METADATA", listed))
+    assert all(part["hashes"] for part in json.loads(text)["components"])
+
+
+def test_every_file_beside_the_packages_has_its_checksum(packages: Path) -> None:
+    done = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=packages, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    named = {line.removesuffix(": OK") for line in done.stdout.splitlines()}
+    assert named == {path.name for path in packages.iterdir()} - {"SHA256SUMS"}
+
+
+def test_every_package_contains_the_license(packages: Path, tmp_path: Path) -> None:
+    text = (PROJECT / "LICENSE").read_text()
+    (wheel,) = build(tmp_path, "whl").glob("*.whl")
+    for archive, suffix in (
+        (wheel, ".dist-info/licenses/LICENSE"),
+        (packages / "mainstay.pyz", "licenses/mainstay/LICENSE"),
+    ):
+        with zipfile.ZipFile(archive) as opened:
+            (name,) = (name for name in opened.namelist() if name.endswith(suffix))
+            assert opened.read(name).decode() == text
+    (package,) = packages.glob("*.deb")
+    subprocess.run(["dpkg-deb", "--extract", package, tmp_path / "tree"], check=True, timeout=120)
+    assert text in (tmp_path / "tree" / "usr/share/doc/mainstay/copyright").read_text()
+
+
 def test_the_wheel_installs_on_the_oldest_python(tmp_path: Path) -> None:
-    (wheel,) = build(tmp_path / "packages", "whl").iterdir()
+    (wheel,) = build(tmp_path / "packages", "whl").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         metadata = archive.read(name).decode()

@@ -75,6 +75,9 @@ def program_cache_source() -> str:
 def _our_files() -> Iterator[tuple[str, bytes]]:
     root = _folder_of("mainstay")
     yield "mainstay/__init__.py", _read(os.path.join(root, "__init__.py"))
+    # Packages put it beside the sources; a checkout has it at the top.
+    places = (os.path.join(root, *above, "LICENSE") for above in ((), ("..", "..")))
+    yield "licenses/mainstay/LICENSE", _read(next(place for place in places if os.path.exists(place)))
     commands = {name.replace("_", "-") for name in module_names([os.path.join(root, "cli", "commands")])}
     others = sorted(commands - HOST_COMMANDS)
     yield f"mainstay/cli/{OTHER_COMMANDS}", "".join(f"{name}\n" for name in others).encode()
