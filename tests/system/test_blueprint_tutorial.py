@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from system.conftest import PROGRAM, boot, need_systemd
 from test_docs import BLOCK, ROOT, commands, pattern
 
+pytestmark = pytest.mark.test_all
 PAGE = ROOT / "docs" / "guide" / "offering" / "tutorial.md"
 # Files that other processes of this machine write meanwhile. The page itself shows that nothing of the service is left.
 NOTES = re.compile(r"^ +note: left behind: .*\n", re.MULTILINE)
