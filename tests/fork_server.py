@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +32,8 @@ NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 DESCRIPTORS = 5
 # By process: a test may fork itself.
 _servers: dict[int, socket.socket] = {}
+# How often each command was started, for the table of times.
+started: Counter[str] = Counter()
 
 
 class ForkedProcess:
@@ -108,6 +111,7 @@ def start_program(
 ) -> Process:
     """`installed`: starts the installed program, not a fork, for tests and measurements that see the difference."""
     texts = [str(word) for word in words]
+    started[texts[0]] += 1
     if installed or not can_fork():
         return subprocess.Popen(
             [PROGRAM, *texts], stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=directory

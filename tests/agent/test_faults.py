@@ -140,6 +140,7 @@ def test_a_server_killed_in_the_middle_of_a_job_gets_its_result_later(tmp_path: 
 
 
 # ---- the link ----
+@pytest.mark.test_all
 def test_cut_off_for_longer_than_its_lease_an_agent_ends_its_run_before_another_starts(lab: FaultLab) -> None:
     """The command ignores SIGTERM: that is the slowest way to end."""
     bridge, mark = lab.bridge, unique_sleep()
@@ -174,6 +175,7 @@ def test_cut_off_for_longer_than_its_lease_an_agent_ends_its_run_before_another_
     lab.check_nothing_is_left()
 
 
+@pytest.mark.test_all
 def test_a_result_after_the_end_of_the_lease_is_dropped(lab: FaultLab) -> None:
     bridge = lab.bridge
     lab.make({"create": [run_script("once", f"{lab.echo('attempt', ATTEMPT)}; sleep 1")]})
@@ -315,6 +317,7 @@ def test_a_second_signal_also_ends_the_running_command(lab: FaultLab) -> None:
     lab.check_nothing_is_left()
 
 
+@pytest.mark.test_all
 def test_suspended_for_longer_than_its_lease_the_agent_drops_the_job(lab: FaultLab) -> None:
     steps = [run_script(f"step {step}", f"{lab.echo(ATTEMPT, str(step))}; sleep 0.3") for step in range(4)]
     lab.make({"create": steps})
@@ -341,6 +344,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.test_all
 def test_clock_jumps_of_years_have_no_effect(lab: FaultLab) -> None:
     """Replaces `time.time` in the process of the agent; the clock of the machine stays."""
     wrapper = lab.bridge.folder / "jumping.py"
@@ -552,6 +556,7 @@ def measure(agent: AgentProcess) -> tuple[int, int, int]:
     return int(status["VmRSS"].split()[0]), int(status["Threads"]), len(os.listdir(process / "fd"))
 
 
+@pytest.mark.test_all
 def test_the_agent_does_not_leak_over_hundreds_of_jobs(lab: FaultLab) -> None:
     config = file(f"{ROOT}/{NAME}", "size {{ lookup('properties.size', 0) }}\n")
     lab.make({"create": [config, run_script("step", "true")], "update": [config, run_script("step", "true")]})

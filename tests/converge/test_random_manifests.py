@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
 from hypothesis import event, given, settings
 
 from applying import Applied, apply_text, fill_in
@@ -18,6 +19,8 @@ from archive_samples import make_app
 from mainstay.converge.contract import Resource
 from random_manifests import RandomManifest, manifests, prior_trees
 from scratch import Tree, describe_tree, fingerprint, make_entry, temps_below
+
+pytestmark = pytest.mark.test_all
 
 
 class Scratch:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ ACCOUNT_TYPE = Path(__file__).with_name("account_type")
 # The account type and the probe are found like all types and kinds, in the registry folders. Each command runs in a
 # process of its own, forked from one that has imported the program: new interpreters would take most of the time.
 PROGRAM = """
-import json, os, sys
+import ctypes, json, os, sys
 from importlib import import_module
 from mainstay.cli.main import program
 from mainstay.converge import health_checks, providers, resources
@@ -37,9 +38,14 @@ for name in ("apply", "history", "render", "status", "validate"):
     import_module("mainstay.cli.commands." + name)
 import_module("mainstay.converge.run")
 while line := sys.stdin.readline():
-    words, output, errors = json.loads(line)
+    words, output, errors, directory, environment, namespace = json.loads(line)
     child = os.fork()
     if child == 0:
+        if os.readlink(namespace) != os.readlink("/proc/self/ns/mnt"):
+            assert ctypes.CDLL(None).setns(os.open(namespace, os.O_RDONLY), 0x20000) == 0
+        os.chdir(directory)
+        os.environ.clear()
+        os.environ.update(environment)
         for path, descriptor in (("/dev/null", 0), (output, 1), (errors, 2)):
             os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
         sys.argv[1:] = words
@@ -214,38 +220,43 @@ def needs_sensitive(type_name: str, name: str) -> bool:
 
 
 class Program:
-    """Runs commands and returns what they print."""
+    """Runs commands in the directory, environment and mount namespace of the test, and returns what they print."""
 
-    def __init__(self, root: Path) -> None:
-        self._output, self._errors = root.parent / "output", root.parent / "errors"
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(ACCOUNT_TYPE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=root,
         )
 
-    def __call__(self, *words: str) -> str:
+    def run(self, root: Path, *words: str) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([words, str(self._output), str(self._errors)]) + "\n")
+        output, errors = root.parent / "output", root.parent / "errors"
+        namespace = f"/proc/{os.getpid()}/ns/mnt"
+        request = [words, str(output), str(errors), str(root), dict(os.environ), namespace]
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         assert self._process.stdout.readline() == "done\n"
-        errors = self._errors.read_text()
-        assert "Traceback" not in errors, errors
-        return self._output.read_text() + errors
+        assert "Traceback" not in errors.read_text(), errors.read_text()
+        return output.read_text() + errors.read_text()
 
     def close(self) -> None:
         self._process.communicate(timeout=60)
 
 
-@pytest.fixture
-def program(root: Path, _own_accounts: None) -> Iterator[Program]:
-    """After the accounts: it sees the same files as the test."""
-    found = Program(root)
+@pytest.fixture(scope="module")
+def forking_program() -> Iterator[Program]:
+    found = Program()
     yield found
     found.close()
+
+
+@pytest.fixture
+def program(root: Path, forking_program: Program, _own_accounts: None) -> Callable[..., str]:
+    """After the accounts: it sees the same files as the test."""
+    return partial(forking_program.run, root)
 
 
 def everything_kept() -> str:
@@ -317,7 +328,9 @@ def test_every_type_and_kind_has_samples() -> None:
 
 # ---- the canary ----
 @pytest.mark.parametrize(("type_name", "name", "kind"), hidden())
-def test_a_hidden_value_appears_nowhere(type_name: str, name: str, kind: str, root: Path, program: Program) -> None:
+def test_a_hidden_value_appears_nowhere(
+    type_name: str, name: str, kind: str, root: Path, program: Callable[..., str]
+) -> None:
     values = loading_values(name, kind)
     if kind == "text" and name in ("token", "content", "contents"):
         values += ["{{ 'CANARY' ~ file('none') }}", "refused CANARY"]
@@ -353,7 +366,7 @@ def test_a_hidden_value_appears_nowhere(type_name: str, name: str, kind: str, ro
 
 @pytest.mark.parametrize(("type_name", "name", "kind"), hidden())
 def test_a_fault_does_not_show_a_hidden_value(
-    type_name: str, name: str, kind: str, root: Path, program: Program
+    type_name: str, name: str, kind: str, root: Path, program: Callable[..., str]
 ) -> None:
     values = [*DOES_NOT_LOAD[kind]]
     if (type_name, name) in (("account", "password_hash"), ("account", "note")):
@@ -383,7 +396,7 @@ def test_the_server_receives_no_hidden_value(
     assert leaks(repr([vars(event.resource) for event in done.report.events if not event.resource.sensitive])) == []
 
 
-def test_without_sensitive_a_private_value_is_shown(root: Path, program: Program) -> None:
+def test_without_sensitive_a_private_value_is_shown(root: Path, program: Callable[..., str]) -> None:
     """Proves that the canaries above are hidden by the declaration."""
     for type_name, name, kind in (parameter.values for parameter in hidden()):
         if needs_sensitive(type_name, name) and type_name == "account":
@@ -407,7 +420,7 @@ def test_the_output_of_a_resource_with_a_secret_is_redacted_in_later_resources(
     assert (root / "account").read_text() == SHORT
 
 
-def test_render_hides_data_that_a_secret_property_uses(root: Path, program: Program) -> None:
+def test_render_hides_data_that_a_secret_property_uses(root: Path, program: Callable[..., str]) -> None:
     text = f"""
     data: {{hash: {SHORT}, plain: shown}}
     resources: [account: [ROOT/account: {{password_hash: "{{{{ data.hash }}}}"}}]]
@@ -417,7 +430,7 @@ def test_render_hides_data_that_a_secret_property_uses(root: Path, program: Prog
     assert leaks(shown) == []
 
 
-def test_a_secret_property_is_write_only_in_the_schema(program: Program) -> None:
+def test_a_secret_property_is_write_only_in_the_schema(program: Callable[..., str]) -> None:
     schema = json.loads(program("schema", "manifest"))
     properties = schema["$defs"]["account"]["properties"]
     assert properties["password_hash"]["writeOnly"] is True

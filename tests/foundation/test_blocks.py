@@ -169,6 +169,7 @@ def check(text: str) -> bool:
 @example("- u : v\n")
 @example("... a: b\n")
 @example("a:\n- b\n- c:\n  - d\n  e: f\ng:\n")
+@pytest.mark.test_all
 def test_the_result_equals_that_of_libyaml(text: str) -> None:
     check(text)
 
@@ -189,6 +190,7 @@ def events_of(parser: Any) -> list[Any]:
 @settings(max_examples=300, deadline=None)
 @given(texts())
 @example("a: \u00e4\n# \u20ac\nb: \x01\n")
+@pytest.mark.test_all
 def test_the_parser_in_python_never_reads_another_value_than_libyaml(text: str) -> None:
     """They may differ in what they refuse: PyYAML's own parser refuses tabs between words, for instance."""
     found, expected = events_of(PureParser(text.encode())), events_of(CParser(text.encode()))
@@ -197,6 +199,7 @@ def test_the_parser_in_python_never_reads_another_value_than_libyaml(text: str) 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=" :#-'\"a1[]{},\\\\|.?", max_size=30) | texts().map(lambda text: text.partition("\n")[0]))
+@pytest.mark.test_all
 def test_older_pythons_read_a_line_as_this_one_does(line: str) -> None:
     for pattern in (blocks.LINE, *blocks.pair_patterns()):
         older = re.compile(blocks.without_possessive(pattern.pattern))

@@ -168,6 +168,7 @@ def test_a_file_below_a_file_and_a_repeated_file_are_refused(root: Path, members
     assert refusal(twice, root) == "the bundle cannot be unpacked: it contains 'manifest.yaml' twice"
 
 
+@pytest.mark.test_all
 def test_too_many_entries_are_refused(root: Path, members: list[Member]) -> None:
     many = [entry(f"d{index}", tarfile.DIRTYPE) for index in range(10_000)]
     assert refusal(tar(root.parent / "b.tgz", members, *many), root) == (

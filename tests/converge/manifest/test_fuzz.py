@@ -343,6 +343,7 @@ PLACES = places(TREE)
 
 @settings(max_examples=400)
 @given(data=st.data())
+@pytest.mark.test_all
 def test_a_value_of_any_kind_in_any_place_loads_or_has_faults(folder: Path, data: st.DataObject) -> None:
     tree = TREE
     for _ in range(data.draw(st.integers(1, 3))):
@@ -422,6 +423,7 @@ BOMBS = bombs()
 
 
 @pytest.mark.parametrize("name", list(BOMBS))
+@pytest.mark.test_all
 def test_a_document_that_is_too_large_or_too_deep_is_refused_in_time(folder: Path, name: str) -> None:
     assert load_bytes(BOMBS[name], folder)
 
