@@ -63,10 +63,6 @@ COPYRIGHT = """\
 Mainstay itself is licensed under the following terms.
 
 {license}"""
-# Left out: 14 MB of test data in many languages, for examples in API descriptions that Litestar would write.
-LEFT_OUT = ("faker",)
-# Hundreds of modules of which at most one is imported, to show source code in colour.
-NOT_COMPILED = "/site-packages/pygments/(lexers|styles)/"
 # Exit code if libraries or Pythons cannot be found.
 EXIT_MISSING_PARTS = 75
 # Debian 12, the oldest system with such a Python, unpacks it. Against xz: a quarter of the time to build, 4 % larger.
@@ -196,7 +192,7 @@ def _write_bill_of_materials(target: Path) -> Path:
     components = []
     for pin in re.finditer(r"^([a-z0-9-]+)==(\S+)(?: ; (.*?))? \\\n((?: +--hash=.*\n)+)", text, re.MULTILINE):
         name, version, marker, hashes = pin.groups(default="")
-        if "win32" in marker or name in LEFT_OUT:
+        if "win32" in marker:
             continue
         component: dict[str, object] = {"type": "library", "name": name, "version": version}
         component["bom-ref"] = component["purl"] = f"pkg:pypi/{name}@{version}"
@@ -274,7 +270,7 @@ def _merge(libraries: Path, packages: Path) -> None:
     """Adds the libraries of one Python. Refuses a file that another Python needs with another content."""
     for file in sorted(path for path in libraries.rglob("*") if path.is_file()):
         name = file.relative_to(libraries)
-        if name.parts[0] in ("bin", ".lock") or name.parts[0].startswith(LEFT_OUT):
+        if name.parts[0] in ("bin", ".lock"):
             continue
         place = packages / name
         if place.exists():
@@ -288,7 +284,7 @@ def _merge(libraries: Path, packages: Path) -> None:
 
 def _compile(python: str, packages: Path, installed: str) -> None:
     # Never checked against the sources, which only dpkg replaces; and dpkg removes them too. Python itself writes none (-B).
-    words = ["-m", "compileall", "-qq", "-j", "2", "--invalidation-mode", "unchecked-hash", "-x", NOT_COMPILED]
+    words = ["-m", "compileall", "-qq", "-j", "2", "--invalidation-mode", "unchecked-hash"]
     # Fails for templates of libraries that are no valid Python.
     subprocess.run([python, "-I", *words, "-s", str(packages), "-p", installed, str(packages)], check=False)
 

@@ -19,14 +19,12 @@ from pathlib import Path
 
 import structlog
 import uvicorn
-from litestar import Litestar
 
 from mainstay.control import service_manager
-from mainstay.control.api.application import make_application
+from mainstay.control.api.application import Application, make_application
 from mainstay.control.api.certificates import ReloadingCertificate, load_certificate
 from mainstay.control.api.connections import bounded_protocol
 from mainstay.control.api.contract import Dependencies, Readiness
-from mainstay.control.api.encoded_slashes import with_encoded_slashes
 from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.open_connections import watch
 from mainstay.control.api.prometheus import ServerMetrics, forget_worker, share_between_workers
@@ -66,7 +64,8 @@ def _configure_logging(settings: ServerSettings) -> None:
     if settings.log_format == "json":
         renderer = structlog.processors.JSONRenderer()
     elif sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer(colors=True)
+        # The default formatter depends on whether `rich` is installed.
+        renderer = structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -229,7 +228,7 @@ async def _run_servers(
             Readiness(),
         )
         web = WebPipeline(dependencies)
-        applications = [make_application(dependencies, pages=web.handlers(), error_page=web.error_page)]
+        applications = [make_application(dependencies, pages=web.routes(), error_page=web.error_page)]
         if settings.health_port:
             applications.append(make_application(replace(dependencies, is_health_port=True), health_only=True))
         servers = [
@@ -299,14 +298,14 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
-        application: Litestar,
+        application: Application,
         settings: ServerSettings,
         listening: socket.socket,
         certificate: ReloadingCertificate | None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
-                with_encoded_slashes(application),
+                application,
                 loop="none",
                 http=bounded_protocol(settings.max_body_bytes, settings.request_seconds),
                 ws="none",

@@ -7,183 +7,209 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import structlog
-from litestar import Litestar, Request, Response
-from litestar.config.cors import CORSConfig
-from litestar.exceptions import HTTPException, InternalServerException
-from litestar.handlers import HTTPRouteHandler
-from litestar.response import Stream
-from litestar.types import ControllerRouterHandler
 
-from mainstay.control.access import Caller
 from mainstay.control.api.admission import refuse_role
+from mainstay.control.api.asgi import (
+    WITHOUT_BODY,
+    HttpRequest,
+    HttpResponse,
+    Receive,
+    Send,
+    read_request,
+    send_stream,
+)
 from mainstay.control.api.authentication import authenticate
 from mainstay.control.api.contract import Answer, Call, Dependencies, Endpoint
-from mainstay.control.api.encoded_slashes import decoded
+from mainstay.control.api.cross_origin import CrossOrigin, is_preflight, parse_origins
 from mainstay.control.api.endpoints import all_endpoints
 from mainstay.control.api.endpoints.root import HEALTH_PATHS
-from mainstay.control.api.errors import PHRASES, HttpRefusal, bug_answer, refusal_answer
+from mainstay.control.api.errors import HttpRefusal, bug_answer, refusal_answer
+from mainstay.control.api.routes import Routed, RouteTable, parameters_of
+from mainstay.control.settings import ServerSettings
 
 # Limit without a token: such requests have small bodies.
 OPEN_BODY_BYTES = 16 * 2**10
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+HOST = re.compile(r"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
 # Responses contain tokens, secrets and data of tenants: no cache keeps them, and no browser guesses their type.
 SAFE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-HttpRequest = Request[Any, Any, Any]
 
 log = structlog.get_logger("mainstay.api")
 
+# None: the client does not ask for HTML.
+ErrorPage = Callable[[HttpRequest, int, Mapping[str, object]], HttpResponse | None]
 
-ErrorPage = Callable[[HttpRequest, int, Mapping[str, object]], Response[Any] | None]
+
+@dataclass(frozen=True, slots=True)
+class HttpRoute:
+    method: str
+    # With parameters such as `{id}`.
+    path: str
+    serve: Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    routes: RouteTable[HttpRoute]
+    # None: no other origin may call the API.
+    cross_origin: CrossOrigin | None
+    # Answers browsers that request an unknown path. None: they get JSON, too.
+    error_page: ErrorPage | None
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        request = read_request(scope, receive)
+        try:
+            response = await self._respond(request)
+            headers = self._headers(request, response)
+        except Exception as error:  # noqa: BLE001 - a bug is logged with an id and answered with 500
+            response = self._refuse(request, error)
+            headers = self._headers(request, response)
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        if response.stream is None:
+            await send({"type": "http.response.body", "body": response.body})
+        else:
+            await send_stream(response.stream, receive, send)
+
+    def _headers(self, request: HttpRequest, response: HttpResponse) -> list[tuple[bytes, bytes]]:
+        if self.cross_origin is not None:
+            response.headers = {**response.headers, **self.cross_origin.headers(request)}
+        return response.encoded_headers()
+
+    async def _respond(self, request: HttpRequest) -> HttpResponse:
+        if self.cross_origin is not None and is_preflight(request):
+            return self.cross_origin.answer_preflight(request)
+        if not HOST.fullmatch(request.headers.get("host", "")):
+            raise HttpRefusal(400, "bad_request", "Invalid host header")
+        by_method = self.routes.find(request.segments)
+        route = by_method.get(request.method)
+        if route is not None:
+            request.parameters = parameters_of(route.path, request.segments)
+            return await route.serve(request)
+        if not by_method:
+            raise HttpRefusal(404, "not_found", "no such path")
+        allowed = {"Allow": ", ".join(sorted([*by_method, "OPTIONS"]))}
+        if request.method == "OPTIONS":
+            return HttpResponse(status=204, headers=allowed)
+        raise HttpRefusal(405, "method_not_allowed", "Method Not Allowed", headers=allowed)
+
+    def _refuse(self, request: HttpRequest, error: Exception) -> HttpResponse:
+        """Answers errors that occur before an endpoint is called: an unknown path or method."""
+        request_id = request_id_of(request)
+        status, document, headers = refusal_or_bug(error, request_id)
+        page = None if self.error_page is None else self.error_page(request, status, document)
+        response = page or _json_response(status, document, headers)
+        response.headers = {**response.headers, **SAFE_HEADERS, "X-Request-Id": request_id}
+        return response
 
 
 def make_application(
     dependencies: Dependencies,
     *,
     health_only: bool = False,
-    pages: Sequence[HTTPRouteHandler] = (),
+    pages: Sequence[HttpRoute] = (),
     error_page: ErrorPage | None = None,
-) -> Litestar:
-    """`pages` are served beside the endpoints. `error_page` answers browsers that request an unknown path; None: JSON."""
-    pipeline = RequestPipeline(dependencies, error_page)
+) -> Application:
+    """`pages` are served beside the endpoints."""
     served = [each for each in all_endpoints() if not health_only or each.path in HEALTH_PATHS]
-    origins = [origin.strip() for origin in dependencies.settings.cors_origins.split(",") if origin.strip()]
-    handlers: list[ControllerRouterHandler] = [*(pipeline.handler(endpoint) for endpoint in served), *pages]
-    return Litestar(
-        route_handlers=handlers,
-        openapi_config=None,
-        cors_config=CORSConfig(allow_origins=origins, expose_headers=["ETag", "X-Request-Id"]) if origins else None,
-        exception_handlers={Exception: pipeline.answer_error},
-        request_max_body_size=dependencies.settings.max_body_bytes,
-        logging_config=None,
-        debug=False,
-    )
+    routes = RouteTable([*(_endpoint_route(dependencies, endpoint) for endpoint in served), *pages])
+    return Application(routes, parse_origins(dependencies.settings.cors_origins), error_page)
 
 
-class RequestPipeline:
-    def __init__(self, dependencies: Dependencies, error_page: ErrorPage | None = None) -> None:
-        self._dependencies = dependencies
-        self._error_page = error_page
-
-    def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
-        async def serve(request: HttpRequest) -> Response[Any]:
-            return await self._serve(endpoint, request)
-
-        return route_handler(endpoint.method, endpoint.path, serve)
-
-    async def _serve(self, endpoint: Endpoint, request: HttpRequest) -> Response[Any]:
+def _endpoint_route(dependencies: Dependencies, endpoint: Endpoint) -> HttpRoute:
+    async def serve(request: HttpRequest) -> HttpResponse:
         started = time.perf_counter()
         request_id = request_id_of(request)
         try:
-            answer = await self._act(endpoint, request)
-            response = _respond(endpoint, answer)
+            response = _response_of(endpoint, await _act(dependencies, endpoint, request))
         except Exception as error:  # noqa: BLE001 - a bug is logged with an id and answered with 500
             response = _json_response(*refusal_or_bug(error, request_id))
-        response.headers.update(SAFE_HEADERS, **{"X-Request-Id": request_id})
-        status = response.status_code or endpoint.status
-        record_request(self._dependencies, request, request_id, endpoint.method, endpoint.path, status, started)
+        response.headers = {**response.headers, **SAFE_HEADERS, "X-Request-Id": request_id}
+        record_request(dependencies, request, request_id, endpoint, response.status, started)
         return response
 
-    async def _act(self, endpoint: Endpoint, request: HttpRequest) -> Answer:
-        caller = None
-        if endpoint.access is not None:
-            caller = await authenticate(self._dependencies, request.headers.get("authorization"))
-            note_caller(request, caller)
-            self._dependencies.limits.admit(caller)
-            refuse_role(caller, endpoint)
-        call = await read_call(self._dependencies, request, caller)
-        return await endpoint.act(call)
-
-    def answer_error(self, request: HttpRequest, error: Exception) -> Response[Any]:
-        """Answers errors that occur before an endpoint is called: an unknown path or method."""
-        request_id = request_id_of(request)
-        status, document, headers = refusal_or_bug(error, request_id)
-        page = None if self._error_page is None else self._error_page(request, status, document)
-        response = page or _json_response(status, document, headers)
-        response.headers.update(SAFE_HEADERS, **{"X-Request-Id": request_id})
-        return response
+    return HttpRoute(endpoint.method, endpoint.path, serve)
 
 
-def route_handler(
-    method: str, path: str, serve: Callable[[HttpRequest], Awaitable[Response[Any]]]
-) -> HTTPRouteHandler:
-    """`serve` as a handler of the framework. `path` has parameters such as `{id}`."""
-    route = re.sub(r"\{(\w+)\}", r"{\1:str}", path)
-    serve.__name__ = f"{method.lower()}_{re.sub(r'[^a-z0-9]+', '_', path.lower())}"
-    serve.__annotations__ = {"request": Request, "return": Response}
-    return HTTPRouteHandler(route, http_method=method, status_code=200)(serve)  # type: ignore[arg-type]
+async def _act(dependencies: Dependencies, endpoint: Endpoint, request: HttpRequest) -> Answer:
+    if endpoint.access is not None:
+        request.caller = await authenticate(dependencies, request.headers.get("authorization"))
+        dependencies.limits.admit(request.caller)
+        refuse_role(request.caller, endpoint)
+    return await endpoint.act(await read_call(dependencies, request))
 
 
-async def read_call(dependencies: Dependencies, request: HttpRequest, caller: Caller | None) -> Call:
+def _response_of(endpoint: Endpoint, answer: Answer) -> HttpResponse:
+    status = answer.status or endpoint.status
+    if answer.stream is not None:
+        return HttpResponse(b"", status, answer.headers, answer.media_type, stream=answer.stream)
+    if answer.body is None and status in WITHOUT_BODY:
+        return HttpResponse(b"", status, answer.headers)
+    body = answer.body if isinstance(answer.body, bytes) else msgspec.json.encode(answer.body)
+    return HttpResponse(body, status, answer.headers, answer.media_type)
+
+
+async def read_call(dependencies: Dependencies, request: HttpRequest) -> Call:
     """Reads the whole request. Without a caller only a small body is accepted."""
-    path = {name: decoded(str(value)) for name, value in request.path_params.items()}
-    query = [(key, str(value)) for key, value in request.query_params.multi_items()]
-    _refuse_zero_bytes(path, query)
-    most = OPEN_BODY_BYTES if caller is None else dependencies.settings.max_body_bytes
+    query = request.query
+    _refuse_zero_bytes(request.parameters, query)
+    body = await _read_body(request, dependencies.settings)
     return Call(
         dependencies,
-        path,
+        request.parameters,
         query,
         request.headers,
-        await _read_body(request, most, dependencies.settings.request_seconds),
-        caller,
-        request.client.host if request.client else "",
-        # Not from the URL: that contains the Host header, which may be invalid.
-        request.scope["scheme"],
+        body,
+        request.caller,
+        request.client,
+        request.scheme,
     )
 
 
-async def _read_body(request: HttpRequest, most: int, seconds: int) -> bytes:
+async def _read_body(request: HttpRequest, settings: ServerSettings) -> bytes:
+    most = OPEN_BODY_BYTES if request.caller is None else settings.max_body_bytes
+    too_large = HttpRefusal(413, "body_too_large", f"the body is larger than {most} bytes")
+    if int(request.headers.get("content-length", "0")) > most:
+        raise too_large
     body = bytearray()
     try:
-        async with asyncio.timeout(seconds):
-            async for piece in request.stream():
-                body += piece
+        async with asyncio.timeout(settings.request_seconds):
+            is_complete = False
+            while not is_complete:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    # The response is not read.
+                    raise HttpRefusal(400, "cut_off", "the body is truncated")
+                body += message["body"]
                 if len(body) > most:
-                    raise HttpRefusal(413, "body_too_large", f"the body is larger than {most} bytes")
+                    raise too_large
+                is_complete = not message["more_body"]
     except TimeoutError:
-        message = f"the body did not arrive within {seconds} s"
-        raise HttpRefusal(408, "slow_body", message, headers={"Connection": "close"}) from None
-    except InternalServerException:
-        # Litestar raises this if the client disconnects before the end of the body; the response is not read.
-        raise HttpRefusal(400, "cut_off", "the body is truncated") from None
+        text = f"the body did not arrive within {settings.request_seconds} s"
+        raise HttpRefusal(408, "slow_body", text, headers={"Connection": "close"}) from None
     return bytes(body)
 
 
-def note_caller(request: HttpRequest, caller: Caller) -> None:
-    """For the log, which also names callers that are refused."""
-    request.scope["state"]["caller"] = caller
-
-
 def record_request(
-    dependencies: Dependencies,
-    request: HttpRequest,
-    request_id: str,
-    method: str,
-    route: str,
-    status: int,
-    started: float,
+    dependencies: Dependencies, request: HttpRequest, request_id: str, route: Routed, status: int, started: float
 ) -> None:
-    """Counts and logs a request that began at `started`, a value of `time.perf_counter`. The route is a pattern: paths and
-    queries may contain secrets."""
+    """Counts and logs a request that began at `started`, a value of `time.perf_counter`. The path of the route is a
+    pattern: paths and queries may contain secrets."""
     seconds = time.perf_counter() - started
-    dependencies.measures.count_request(method, route, status, seconds)
-    # Not `request.state`, which wraps the same mapping anew each time.
-    caller = request.scope["state"].get("caller")
+    dependencies.measures.count_request(route.method, route.path, status, seconds)
+    caller = request.caller
     named = {} if caller is None else {"role": str(caller.role), "token": caller.token_id, "caller": caller.name}
-    log.info(
-        "request", id=request_id, method=method, route=route, status=status, ms=round(seconds * 1000, 1), **named
-    )
+    milliseconds = round(seconds * 1000, 1)
+    log.info("request", id=request_id, method=route.method, route=route.path, status=status, ms=milliseconds, **named)
 
 
 def refusal_or_bug(error: Exception, request_id: str) -> tuple[int, dict[str, object], dict[str, str]]:
     """Status, document and headers. A bug is logged with an id, which the document contains."""
     found = refusal_answer(error)
-    if found is None and isinstance(error, HTTPException):
-        found = _framework_refusal(error)
     if found is None:
         incident = secrets.token_hex(8)
         log.error("bug", id=request_id, incident=incident, exc_info=error)
@@ -191,8 +217,8 @@ def refusal_or_bug(error: Exception, request_id: str) -> tuple[int, dict[str, ob
     return found
 
 
-def _json_response(status: int, document: Mapping[str, object], headers: dict[str, str]) -> Response[Any]:
-    return Response(msgspec.json.encode(document), status_code=status, headers=headers, media_type="application/json")
+def _json_response(status: int, document: Mapping[str, object], headers: dict[str, str]) -> HttpResponse:
+    return HttpResponse(msgspec.json.encode(document), status, headers)
 
 
 def request_id_of(request: HttpRequest) -> str:
@@ -206,26 +232,3 @@ def _refuse_zero_bytes(path: Mapping[str, str], query: Sequence[tuple[str, str]]
         raise HttpRefusal(404, "not_found", "no such path")
     if any("\0" in part for pair in query for part in pair):
         raise HttpRefusal(400, "bad_query", "the query contains a zero byte")
-
-
-def _framework_refusal(error: HTTPException) -> tuple[int, dict[str, object], dict[str, str]] | None:
-    status = error.status_code
-    codes = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
-    if status >= 500:
-        return None
-    code = codes.get(status, "bad_request")
-    status = status if status in PHRASES else 400
-    message = "the body is too large" if status == 413 else "no such path" if status == 404 else error.detail
-    headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
-    return status, {"status": PHRASES[status], "error": message, "code": code}, headers
-
-
-def _respond(endpoint: Endpoint, answer: Answer) -> Response[Any]:
-    status = answer.status or endpoint.status
-    headers = dict(answer.headers)
-    if answer.stream is not None:
-        return Stream(answer.stream, status_code=status, headers=headers, media_type=answer.media_type)
-    if answer.body is None and status in (204, 304):
-        return Response(b"", status_code=status, headers=headers)
-    body = answer.body if isinstance(answer.body, bytes) else msgspec.json.encode(answer.body)
-    return Response(body, status_code=status, headers=headers, media_type=answer.media_type)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from urllib.parse import unquote
 
 from mainstay.control.api.contract import Endpoint
 from mainstay.control.api.endpoints import all_endpoints
+from mainstay.control.api.routes import RouteTable, parameters_of
 
 
 def find_endpoint(method: str, path: str) -> tuple[Endpoint, dict[str, str]] | None:
     """The endpoint and the parameters in the path. None: there is none."""
-    for endpoint, pattern in _patterns(method):
-        found = pattern.fullmatch(path)
-        if found is not None:
-            return endpoint, {name: unquote(value) for name, value in found.groupdict().items()}
-    return None
+    segments = [unquote(segment) for segment in path.removeprefix("/").split("/")]
+    endpoint = _endpoints().find(segments).get(method)
+    return None if endpoint is None else (endpoint, parameters_of(endpoint.path, segments))
 
 
 @cache
-def _patterns(method: str) -> tuple[tuple[Endpoint, re.Pattern[str]], ...]:
-    """Paths with fewer parameters first: `/services/validate` before `/services/{id}`."""
-    found = sorted((each for each in all_endpoints() if each.method == method), key=lambda each: each.path.count("{"))
-    return tuple((each, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", each.path))) for each in found)
+def _endpoints() -> RouteTable[Endpoint]:
+    return RouteTable(all_endpoints())

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
-from litestar.datastructures import Cookie
 
 from mainstay.control.access import Caller
 from mainstay.control.api.admission import refuse_role
@@ -145,7 +144,8 @@ class PageAnswer:
     redirect: str | None = None
     # Shown once, on the page that the redirect leads to.
     notice: str = ""
-    cookies: Sequence[Cookie] = ()
+    # Values of `Set-Cookie`.
+    cookies: Sequence[str] = ()
     # Beside those of every page, such as `Retry-After`.
     headers: Mapping[str, str] = field(default_factory=dict)
     stream: AsyncIterator[bytes] | None = None

@@ -5,25 +5,22 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 import msgspec
-from litestar import Response
-from litestar.handlers import HTTPRouteHandler
-from litestar.response import Stream
 
 from mainstay.control.api.admission import refuse_role
 from mainstay.control.api.application import (
     SAFE_HEADERS,
-    HttpRequest,
-    note_caller,
+    HttpRoute,
     read_call,
     record_request,
     refusal_or_bug,
     request_id_of,
-    route_handler,
 )
+from mainstay.control.api.asgi import HttpRequest, HttpResponse
 from mainstay.control.api.contract import Call, Dependencies
 from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.web import sessions
@@ -83,73 +80,66 @@ class WebPipeline:
         self._dependencies = dependencies
         self._hub = LiveHub(dependencies.store, dependencies.readiness.stopping)
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
-        return [*(self._handler(page) for page in all_pages()), route_handler("GET", "/static/{name}", _serve_static)]
+    def routes(self) -> Sequence[HttpRoute]:
+        pages = (HttpRoute(page.method, page.path, partial(self._serve, page)) for page in all_pages())
+        return [*pages, HttpRoute("GET", "/static/{name}", _serve_static)]
 
-    def _handler(self, page: WebPage) -> HTTPRouteHandler:
-        async def serve(request: HttpRequest) -> Response[Any]:
-            return await self._serve(page, request)
-
-        return route_handler(page.method, page.path, serve)
-
-    async def _serve(self, page: WebPage, request: HttpRequest) -> Response[Any]:
+    async def _serve(self, page: WebPage, request: HttpRequest) -> HttpResponse:
         started = time.perf_counter()
         request_id = request_id_of(request)
-        cookies = Cookies(request.headers, request.scope["scheme"])
+        cookies = Cookies(request.headers, request.scheme)
         try:
             response = await self._act(page, request, cookies)
         except Exception as error:  # noqa: BLE001 - a bug is logged with an id and answered with 500
             response = await self._refuse(request, error, request_id, cookies)
-        response.headers.update(PAGE_HEADERS, **{"X-Request-Id": request_id})
-        status = response.status_code or 200
-        record_request(self._dependencies, request, request_id, page.method, page.path, status, started)
+        response.headers = {**response.headers, **PAGE_HEADERS, "X-Request-Id": request_id}
+        record_request(self._dependencies, request, request_id, page, response.status, started)
         return response
 
-    async def _act(self, page: WebPage, request: HttpRequest, cookies: Cookies) -> Response[Any]:
+    async def _act(self, page: WebPage, request: HttpRequest, cookies: Cookies) -> HttpResponse:
         if page.as_json is not None and _prefers_json(request):
-            call = await read_call(self._dependencies, request, None)
+            call = await read_call(self._dependencies, request)
             open_call = PageCall(call, None, page.path, self._hub)
             return await self._respond(open_call, await page.as_json(open_call), cookies)
-        caller, session = None, None
+        session = None
         cookie = cookies.get(sessions.SESSION)
         if page.access is not None:
             sessions.refuse_foreign_read(request.headers)
             in_use = AUTOMATIC not in request.headers
             caller, session = await sessions.find_session(self._dependencies, cookie, in_use=in_use)
-            note_caller(request, caller)
+            request.caller = caller
             self._dependencies.limits.admit(caller)
             refuse_role(caller, page)
-        call = await read_call(self._dependencies, request, caller)
+        call = await read_call(self._dependencies, request)
         live_after = 0 if session is None else await self._hub.position()
-        page_call = PageCall(call, session, _url_of(request), self._hub, live_after, _read_form(page, call))
+        page_call = PageCall(call, session, request.url, self._hub, live_after, _read_form(page, call))
         if page.method == "POST":
             purpose = sessions.SIGN_IN if session is None else sessions.SESSION
             sessions.refuse_foreign_form(call.headers, call.scheme, cookies.get(purpose), page_call.posted("csrf"))
         answer = await page.act(page_call)
         return await self._respond(page_call, answer, cookies)
 
-    async def _respond(self, call: PageCall, answer: PageAnswer, cookies: Cookies) -> Response[Any]:
+    async def _respond(self, call: PageCall, answer: PageAnswer, cookies: Cookies) -> HttpResponse:
         set_cookies = list(answer.cookies)
         if answer.stream is not None:
-            return Stream(answer.stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+            unbuffered = {"X-Accel-Buffering": "no"}
+            return HttpResponse(headers=unbuffered, media_type="text/event-stream", stream=answer.stream)
         if answer.redirect is not None:
             if answer.notice:
                 set_cookies.append(cookies.set(sessions.NOTICE, answer.notice[: sessions.MAX_NOTICE]))
-            return Response(b"", status_code=303, headers={"Location": answer.redirect}, cookies=set_cookies)
+            return HttpResponse(status=303, headers={"Location": answer.redirect}, cookies=set_cookies)
         if not answer.template:
             body = msgspec.json.encode(answer.document)
-            return Response(body, status_code=answer.status, cookies=set_cookies, media_type="application/json")
+            return HttpResponse(body, answer.status, cookies=set_cookies)
         values = await self._frame_values(call) | dict(answer.values)
         if call.fragment is not None:
             text = _render_regions(answer.template, call.fragment, values)
-            return Response(text.encode(), status_code=answer.status, media_type=HTML)
+            return HttpResponse(text.encode(), answer.status, media_type=HTML)
         notice = cookies.get(sessions.NOTICE)
         if notice:
             set_cookies.append(cookies.set(sessions.NOTICE, ""))
         text = render(answer.template, {**values, "notice": notice})
-        return Response(
-            text.encode(), status_code=answer.status, headers=answer.headers, cookies=set_cookies, media_type=HTML
-        )
+        return HttpResponse(text.encode(), answer.status, answer.headers, HTML, set_cookies)
 
     async def _frame_values(self, call: PageCall) -> dict[str, Any]:
         """What `frame.html` shows on every page."""
@@ -173,15 +163,15 @@ class WebPipeline:
 
     async def _refuse(
         self, request: HttpRequest, error: Exception, request_id: str, cookies: Cookies
-    ) -> Response[Any]:
+    ) -> HttpResponse:
         if isinstance(error, ApiRefusal):
             status, document, headers = error.status, error.document, dict[str, str]()
         else:
             status, document, headers = refusal_or_bug(error, request_id)
         if status == 401 and request.method == "GET" and AUTOMATIC not in request.headers:
-            where = _url_of(request)
+            where = request.url
             target = "/signin" if where == "/" else f"/signin?next={quote(where, safe='')}"
-            return Response(b"", status_code=303, headers={"Location": target})
+            return HttpResponse(status=303, headers={"Location": target})
         caller, session = None, None
         # Without a session, or without a database, the error has no side bar.
         with contextlib.suppress(Exception):
@@ -189,12 +179,12 @@ class WebPipeline:
             caller, session = await sessions.find_session(self._dependencies, cookie, in_use=False)
         shown_to = None if status == 503 else caller
         inner = Call(self._dependencies, {}, (), request.headers, b"", shown_to, "")
-        frame = await self._frame_values(PageCall(inner, session, _url_of(request), self._hub))
+        frame = await self._frame_values(PageCall(inner, session, request.url, self._hub))
         return _error_response(frame, status, document, headers)
 
-    def error_page(self, request: HttpRequest, status: int, document: Mapping[str, object]) -> Response[Any] | None:
+    def error_page(self, request: HttpRequest, status: int, document: Mapping[str, object]) -> HttpResponse | None:
         """For paths that are neither a page nor an endpoint. None: the client did not ask for HTML."""
-        if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
+        if request.url.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
             return None
         return _error_response(BARE_FRAME, status, document, PAGE_HEADERS)
 
@@ -217,16 +207,10 @@ def _prefers_json(request: HttpRequest) -> bool:
 
 def _error_response(
     frame: Mapping[str, Any], status: int, document: Mapping[str, object], headers: Mapping[str, str]
-) -> Response[Any]:
+) -> HttpResponse:
     title = ERROR_TITLES.get(status, "This request is not valid")
     text = render("error.html", {**frame, "status": status, "document": document, "title": title})
-    return Response(text.encode(), status_code=status, headers=headers, media_type=HTML)
-
-
-def _url_of(request: HttpRequest) -> str:
-    query = request.scope["query_string"].decode("latin-1")
-    path = quote(request.scope["path"], safe="/:@!$&'()*+,;=~-._")
-    return f"{path}?{query}" if query else path
+    return HttpResponse(text.encode(), status, headers, HTML)
 
 
 def _read_form(page: WebPage, call: Call) -> Sequence[tuple[str, str]]:
@@ -245,9 +229,9 @@ def _read_form(page: WebPage, call: Call) -> Sequence[tuple[str, str]]:
     return [(name, value.replace("\r\n", "\n")) for name, value in form]
 
 
-async def _serve_static(request: HttpRequest) -> Response[Any]:
-    found = files_by_served_name().get(str(request.path_params["name"]))
+async def _serve_static(request: HttpRequest) -> HttpResponse:
+    found = files_by_served_name().get(request.parameters["name"])
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'"}
     if found is None:
-        return Response(b"", status_code=404, headers=headers)
-    return Response(found.content, headers=headers | {"Cache-Control": FOR_EVER}, media_type=found.media_type)
+        return HttpResponse(status=404, headers=headers)
+    return HttpResponse(found.content, 200, headers | {"Cache-Control": FOR_EVER}, found.media_type)

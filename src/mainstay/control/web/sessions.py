@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from urllib.parse import quote, unquote, urlsplit
 
-from litestar.datastructures import Cookie
-
 from mainstay.control.access import Caller, Role
 from mainstay.control.api.admission import refusal_of
 from mainstay.control.api.authentication import caller_of, note_token_use
@@ -48,17 +46,12 @@ class Cookies:
         found = self._sent.get(self._name(purpose), "")
         return unquote(found) if len(found) <= MAX_NOTICE * 3 else ""
 
-    def set(self, purpose: str, value: str) -> Cookie:
-        """An empty value deletes the cookie."""
-        return Cookie(
-            key=self._name(purpose),
-            value=quote(value, safe=""),
-            path="/",
-            max_age=None if value else 0,
-            secure=self._secure,
-            httponly=True,
-            samesite="lax",
-        )
+    def set(self, purpose: str, value: str) -> str:
+        """A value of `Set-Cookie`. An empty `value` deletes the cookie."""
+        lifetime = "" if value else "Max-Age=0; "
+        secure = "; Secure" if self._secure else ""
+        written = quote(value, safe="") or '""'
+        return f"{self._name(purpose)}={written}; HttpOnly; {lifetime}Path=/; SameSite=lax{secure}"
 
 
 def _read_cookies(header: str) -> dict[str, str]:
