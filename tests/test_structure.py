@@ -156,6 +156,9 @@ def test_the_default_lifecycle_imports_nothing() -> None:
 
 
 VERBS = {"insert": "created", "update": "updated", "delete": "deleted"}
+# Functions that change rows for the operations which call them: the position of the table, and what they do.
+PLAIN_CHANGES = {"plain_operations": (1, ("created", "updated")), "create_row": (2, ("created",))}
+PLAIN_MODULE = "control/operations/machinery/plain_nouns.py"
 
 
 # Where the domain chooses among event types: how they begin.
@@ -178,6 +181,12 @@ def recorded_event_types() -> Iterator[tuple[str, str]]:
             if called_name(call) == "record_event":
                 found = (text for _, text in texts(call.args[0]) if "{}" not in text)
                 yield from ((text, module.at(call, text)) for text in found)
+            elif module.path == PLAIN_MODULE:
+                continue
+            elif called_name(call) in PLAIN_CHANGES:
+                position, verbs = PLAIN_CHANGES[called_name(call)]
+                noun = nouns[ast.unparse(call.args[position])]
+                yield from ((f"{noun}.{verb}", module.at(call, noun)) for verb in verbs)
             elif ast.unparse(call.func) in {f"work.{method}" for method in VERBS}:
                 name = f"{nouns[ast.unparse(call.args[0])]}.{VERBS[called_name(call)]}"
                 yield name, module.at(call, name)

@@ -74,7 +74,7 @@ class Member(Struct):
 
     @property
     def shown_label(self) -> str:
-        return self.label or _spaced(self.name).capitalize()
+        return self.label or _spaced(self.name.removesuffix("Id")).capitalize()
 
     @property
     def shown_heading(self) -> str:
@@ -100,6 +100,11 @@ class Member(Struct):
     def optional(self) -> Member:
         """The same member, which may be left out and then is null."""
         return Member(**{**vars(self), "required": False, "default": None})
+
+
+def owning_participant(name: str, meaning: str, short: str) -> Member:
+    """The owner of a noun. An admin names it; a participant owns what it creates."""
+    return Member(name, ID, meaning, required=True, fixed=True, refers_to="/participants", short=short)
 
 
 class PlaneKind(Struct):

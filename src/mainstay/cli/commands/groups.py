@@ -5,11 +5,12 @@ An order without a group goes to the group `default` of its consumer, which the 
 
 from __future__ import annotations
 
-from mainstay.cli.main import CommandRefused, print_json
-from mainstay.cli.remote.connection import find_named, find_owner, list_items, name_of, short_id
-from mainstay.cli.remote.removal import print_outcome, removal_verb
+from mainstay.cli.main import CommandRefused
+from mainstay.cli.remote.connection import find_named, list_items
+from mainstay.cli.remote.noun_verbs import NounVerbs
+from mainstay.cli.remote.removal import print_outcome
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
-from mainstay.cli.views.tables import age, print_table
+from mainstay.nouns.service_groups import NOUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,29 +20,23 @@ if TYPE_CHECKING:
 
 SUMMARY = "list, add, rename or remove service groups"
 GROUP = "order"
-PATH = "/service-groups"
+PATH = NOUN.path
+GROUPS = NounVerbs(
+    NOUN, "GROUP", "There is no group yet; the first order creates the group `default`.", done="Created"
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
         (
-            Verb("add", "add a group", _add, _configure_add),
+            Verb("add", "add a group", _add, GROUPS.configure_addition),
             Verb("rename", "rename a group", _rename, _configure_rename, of="GROUP"),
-            removal_verb(
-                PATH,
-                "GROUP",
-                "remove a group without living services",
-                "Its deleted services are removed from the lists too.",
+            *GROUPS.further_changes("change a group"),
+            GROUPS.removal(
+                "remove a group without living services", "Its deleted services are removed from the lists too."
             ),
         ),
-    )
-
-
-def _configure_add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the group")
-    parser.add_argument(
-        "--for", dest="consumer", metavar="PARTICIPANT", help="consumer of the group; required for an admin"
     )
 
 
@@ -50,30 +45,15 @@ def _configure_rename(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, _list_groups)
-
-
-def _list_groups(client: Client, arguments: argparse.Namespace) -> int:
-    found = list_items(client, PATH, {"sort": "name"})
-    if arguments.json:
-        print_json(found)
-    elif found:
-        rows = [
-            [each["name"], name_of(each, "consumer"), age(each["createdAt"]), short_id(each["id"])] for each in found
-        ]
-        print_table(("GROUP", "CONSUMER", "AGE", "ID"), rows)
-    else:
-        print("There is no group yet; the first order creates the group `default`.")
-    return 0
+    return run_verb(arguments, GROUPS.list_rows)
 
 
 def _add(client: Client, arguments: argparse.Namespace) -> int:
-    consumer_id = find_owner(client, arguments.consumer, "consumer", "--for")
-    known = list_items(client, PATH, {"name": arguments.name, "consumerId": consumer_id})
-    if any(each["name"] == arguments.name for each in known):
-        raise CommandRefused(f"group {arguments.name!r} already exists")
-    created = client.post(PATH, {"name": arguments.name, "consumerId": consumer_id})
-    return print_outcome(arguments, created, f"Created group {created['name']} ({created['id']}).")
+    body = GROUPS.new_body(client, arguments)
+    known = list_items(client, PATH, {"name": body["name"], "consumerId": body["consumerId"]})
+    if any(each["name"] == body["name"] for each in known):
+        raise CommandRefused(f"group {body['name']!r} already exists")
+    return GROUPS.add(client, arguments, body)
 
 
 def _rename(client: Client, arguments: argparse.Namespace) -> int:

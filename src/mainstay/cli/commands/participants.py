@@ -10,7 +10,7 @@ from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import find_named, list_items
 from mainstay.cli.remote.new_tokens import add_token_options, show_token, token_body
 from mainstay.cli.remote.noun_verbs import NounVerbs
-from mainstay.cli.remote.removal import print_outcome, removal_verb
+from mainstay.cli.remote.removal import print_outcome
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.nouns.participants import NOUN
 
@@ -44,11 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
             Verb("token", "create another token of a participant", _create_token, _configure_token),
             Verb("disable", "refuse all requests of a participant and its agents", _set_status, of="PARTICIPANT"),
             Verb("enable", "admit a disabled participant again", _set_status, of="PARTICIPANT"),
-            removal_verb(
-                PATH,
-                "PARTICIPANT",
-                "remove a participant with its groups and tokens",
-                "Its groups and tokens are removed too.",
+            PARTICIPANTS.removal(
+                "remove a participant with its groups and tokens", "Its groups and tokens are removed too."
             ),
         ),
     )

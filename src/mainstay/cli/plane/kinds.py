@@ -6,7 +6,15 @@ from __future__ import annotations
 
 from mainstay import nouns
 from mainstay.foundation import Struct
-from mainstay.nouns import participants
+from mainstay.nouns import (
+    agent_types,
+    metric_types,
+    participants,
+    service_groups,
+    service_option_types,
+    service_options,
+    service_pool_sets,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,35 +142,8 @@ _CONFIG_POOL = {
 KINDS: dict[str, Kind] = _kinds(
     (
         participants.NOUN,
-        Kind(
-            "optionTypes",
-            "option type",
-            "/service-option-types",
-            "types of service options, by type",
-            {
-                "name": Attribute(TEXT, "name", "name that customers see", required=True),
-                "description": Attribute(TEXT, "description", "what the options are for", default=""),
-            },
-            key="type",
-            is_global=True,
-        ),
-        Kind(
-            "metricTypes",
-            "metric type",
-            "/metric-types",
-            "types of metrics, by name",
-            {
-                "entityType": Attribute(
-                    TEXT,
-                    "entityType",
-                    "what is measured",
-                    fixed=True,
-                    required=True,
-                    choices=("Agent", "Service", "Resource"),
-                )
-            },
-            is_global=True,
-        ),
+        service_option_types.NOUN,
+        metric_types.NOUN,
         Kind(
             "blueprints",
             "blueprint",
@@ -185,56 +166,9 @@ KINDS: dict[str, Kind] = _kinds(
             },
             is_global=True,
         ),
-        Kind(
-            "agentTypes",
-            "agent type",
-            "/agent-types",
-            "agent types, by name",
-            {
-                "serviceTypes": Attribute(
-                    TEXTS,
-                    "serviceTypeIds",
-                    "service types that its agents serve",
-                    refers_to="serviceTypes",
-                    default=[],
-                ),
-                "providers": Attribute(
-                    TEXTS,
-                    "providerIds",
-                    "participants whose agents may serve all participants",
-                    refers_to="participants",
-                    default=[],
-                ),
-                "configurationSchema": Attribute(OBJECT, "configurationSchema", "schema of agent configurations"),
-                "configTemplate": Attribute(TEXT, "configTemplate", "template of install configurations"),
-                "cmdTemplate": Attribute(TEXT, "cmdTemplate", "template of install commands"),
-                "configContentType": Attribute(TEXT, "configContentType", "media type of install configurations"),
-            },
-            is_global=True,
-        ),
-        Kind(
-            "options",
-            "service option",
-            "/service-options",
-            "service options, by provider, option type and name",
-            {
-                "value": Attribute(ANY, "value", "value of the property", required=True),
-                "enabled": Attribute(BOOLEAN, "enabled", "whether it is offered", default=True),
-                "order": Attribute(INTEGER, "displayOrder", "position in lists", default=0),
-            },
-            owners=("participants", "optionTypes"),
-            owner_members=("providerId", "serviceOptionTypeId"),
-        ),
-        Kind(
-            "poolSets",
-            "pool set",
-            "/service-pool-sets",
-            "pool sets, by provider and name",
-            {},
-            owners=("participants",),
-            owner_members=("providerId",),
-            implied=True,
-        ),
+        agent_types.NOUN,
+        service_options.NOUN,
+        service_pool_sets.NOUN,
         Kind(
             "pools",
             "pool",
@@ -282,16 +216,7 @@ KINDS: dict[str, Kind] = _kinds(
             },
             owners=("participants",),
         ),
-        Kind(
-            "groups",
-            "service group",
-            "/service-groups",
-            "service groups, by consumer and name",
-            {},
-            owners=("participants",),
-            owner_members=("consumerId",),
-            implied=True,
-        ),
+        service_groups.NOUN,
         Kind(
             "orders",
             "order",

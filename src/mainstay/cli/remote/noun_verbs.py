@@ -6,7 +6,7 @@ from mainstay import nouns
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, name_of, short_id
 from mainstay.cli.remote.property_options import parse_untyped
-from mainstay.cli.remote.removal import print_outcome
+from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
 from mainstay.cli.verbs import Verb
 from mainstay.cli.views.tables import BAD, DIM, GOOD, age, format_value, print_table
 from mainstay.foundation import Struct
@@ -39,7 +39,27 @@ class NounVerbs(Struct):
         return Verb(f"add{self.suffix}", summary, self.add, self.configure_addition)
 
     def change(self, summary: str) -> Verb:
-        return Verb(f"change{self.suffix}", summary, self._change, self._configure_change, of=self.of)
+        return Verb(f"change{self.suffix}", summary, self._change, self._configure_change)
+
+    def further_changes(self, summary: str) -> tuple[Verb, ...]:
+        """The verb `change` of a noun with the verb `rename`: none if a row has nothing but a name to change."""
+        return (self.change(summary),) if len(self._changeable()) > 1 else ()
+
+    def removal(self, summary: str, note: str = "") -> Verb:
+        """`note` says what goes with a row."""
+
+        def act(client: Client, arguments: argparse.Namespace) -> int:
+            return remove(client, arguments, self.noun.path, self.find(client, arguments.name), note)
+
+        def configure(parser: argparse.ArgumentParser) -> None:
+            self._configure_name(parser)
+            add_yes_option(parser)
+
+        return Verb(f"remove{self.suffix}", summary, act, configure)
+
+    def _configure_name(self, parser: argparse.ArgumentParser) -> None:
+        key = "" if self.noun.key == "name" else f"{self.noun.key}, "
+        parser.add_argument("name", metavar=self.of, help=f"{key}name or id")
 
     def list_rows(self, client: Client, arguments: argparse.Namespace) -> int:
         found = list_items(client, self.noun.path, {"sort": self.noun.sort})
@@ -75,7 +95,7 @@ class NounVerbs(Struct):
         members = self.noun.in_front_end(nouns.CLI)
         for each in self.noun.members:
             if each.argument:
-                parser.add_argument(each.attribute, metavar=each.argument, help=_help(each))
+                parser.add_argument(each.field, metavar=each.argument, help=_help(each))
         if self.noun.owner is not None:
             help_text = f"{self.noun.owner.meaning}; required for an admin"
             parser.add_argument(self.noun.owner.option, dest="owner", metavar="PARTICIPANT", help=help_text)
@@ -98,8 +118,8 @@ class NounVerbs(Struct):
             help_text += f" (default {member.default})"
         _add_valued(parser, member, member.field, help_text)
 
-    def add(self, client: Client, arguments: argparse.Namespace) -> int:
-        created = client.post(self.noun.path, self.new_body(client, arguments))
+    def add(self, client: Client, arguments: argparse.Namespace, body: dict[str, Any] | None = None) -> int:
+        created = client.post(self.noun.path, body or self.new_body(client, arguments))
         named = f"{created[self.noun.key]} ({created['id']})"
         return print_outcome(arguments, created, f"{self.done} {self.noun.shown} {named}.")
 
@@ -110,7 +130,7 @@ class NounVerbs(Struct):
         if owner is not None:
             body[owner.name] = find_owner(client, arguments.owner, owner.shown_label.lower(), owner.option)
         for each in self.noun.in_front_end(nouns.CLI):
-            written = getattr(arguments, each.attribute if each.argument else each.field)
+            written = getattr(arguments, each.field)
             if written is not None:
                 body[each.name] = _value(client, each, written, each.argument or each.option)
             elif each.required:
@@ -119,6 +139,7 @@ class NounVerbs(Struct):
 
     # ---- changes ----
     def _configure_change(self, parser: argparse.ArgumentParser) -> None:
+        self._configure_name(parser)
         for each in self._changeable():
             destination = NEW + each.field
             if each.kind == nouns.BOOLEAN:
@@ -208,7 +229,7 @@ def _options(member: nouns.Member) -> Iterator[str]:
 
 
 def _add_valued(parser: argparse.ArgumentParser, member: nouns.Member, destination: str, help_text: str) -> None:
-    metavar = METAVARS.get(member.kind, "TEXT")
+    metavar = METAVARS.get(member.kind) or member.argument or "TEXT"
     if member.choices:
         parser.add_argument(member.option, dest=destination, choices=list(member.choices), help=help_text)
     elif member.kind == nouns.INTEGER:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from mainstay.control.domain.faults import below
 from mainstay.control.domain.install_templates import template_faults
 from mainstay.control.domain.refusals import InvalidDefinition
-from mainstay.control.operations.machinery.bodies import Body, Id, MediaType, Name, Text
+from mainstay.control.operations.machinery.bodies import Body, change_of, new_of
 from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.removal import refuse_if_needed
@@ -20,46 +20,39 @@ from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_types import SERVICE_TYPES
 from mainstay.control.store.services import living_served_by
+from mainstay.nouns.agent_types import NOUN
 
 R = TypeVar("R", bound=Record)
 TEMPLATES = {"config_template", "cmd_template", "config_content_type"}
 CHECKED_TOGETHER = {"config_template", "cmd_template", "configuration_schema"}
-Ids = Annotated[list[Id], msgspec.Meta(max_length=1000)]
 
 
+@new_of(NOUN)
 class NewAgentType(Body, frozen=True, kw_only=True):
-    name: Name
-    service_type_ids: Ids = []
+    name: str
+    service_type_ids: list[str] = []
     # Only an admin writes agent types, so only an admin grants.
-    provider_ids: Ids = []
+    provider_ids: list[str] = []
     configuration_schema: dict[str, object] | None = None
-    config_template: Text | None = None
-    cmd_template: Text | None = None
-    config_content_type: MediaType | None = None
 
 
+@change_of(NOUN)
 class AgentTypeChange(Body, frozen=True, kw_only=True):
-    name: Name | None = None
-    service_type_ids: Ids | None = None
-    provider_ids: Ids | None = None
+    name: str | None = None
+    service_type_ids: list[str] | None = None
+    provider_ids: list[str] | None = None
     configuration_schema: dict[str, object] | None = None
-    config_template: Text | None = None
-    cmd_template: Text | None = None
-    config_content_type: MediaType | None = None
 
 
 async def create(work: UnitOfWork, wanted: NewAgentType) -> AgentType:
     _check_schema(work, wanted.configuration_schema)
-    agent_type = AgentType(
-        **work.new_record(),
-        name=wanted.name,
-        service_type_ids=await _existing(work, SERVICE_TYPES, wanted.service_type_ids),
-        provider_ids=await _existing(work, PARTICIPANTS, wanted.provider_ids),
-        configuration_schema=wanted.configuration_schema,
-        config_template=wanted.config_template or None,
-        cmd_template=wanted.cmd_template or None,
-        config_content_type=wanted.config_content_type or None,
-    )
+    given = msgspec.structs.asdict(wanted) | {
+        "service_type_ids": await _existing(work, SERVICE_TYPES, wanted.service_type_ids),
+        "provider_ids": await _existing(work, PARTICIPANTS, wanted.provider_ids),
+    }
+    # An empty text is no template.
+    given |= {name: given[name] or None for name in TEMPLATES}
+    agent_type = AgentType(**work.new_record(), **given)
     _check_templates(work, agent_type)
     await work.insert(AGENT_TYPES, agent_type)
     await link_service_types(work.tx, agent_type)

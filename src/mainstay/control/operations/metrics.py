@@ -7,8 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, ShortText, with_given
+from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, ShortText, change_of, new_of
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
+from mainstay.control.operations.machinery.plain_nouns import plain_operations
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -20,11 +21,11 @@ from mainstay.control.store.metrics import (
     METRIC_ENTRIES,
     METRIC_TYPES,
     Aggregate,
-    EntityType,
     MetricEntry,
     MetricType,
 )
 from mainstay.control.store.services import SERVICES, ServiceRow, find_instance
+from mainstay.nouns.metric_types import NOUN
 
 # A sum over a series must stay a finite number, even a sum of squares, which a database may compute.
 MAX_VALUE = 1e140
@@ -39,13 +40,14 @@ RANGES = {
 RANGE_WORDS = {"minute": "24 hours", "hour": "7 days", "day": "90 days", "month": "a year"}
 
 
+@new_of(NOUN)
 class NewMetricType(Body, frozen=True, kw_only=True):
-    name: Name
-    entity_type: EntityType
+    pass
 
 
+@change_of(NOUN)
 class MetricTypeChange(Body, frozen=True, kw_only=True):
-    name: Name | None = None
+    pass
 
 
 class NewMetricEntry(AgentProtocolBody, frozen=True, kw_only=True):
@@ -79,15 +81,7 @@ ENTRY_NAMES = EmbeddedNames(
         "type": RelatedRow("type_id", METRIC_TYPES),
     },
 )
-
-
-async def create_type(work: UnitOfWork, wanted: NewMetricType) -> MetricType:
-    new = MetricType(**work.new_record(), name=wanted.name, entity_type=wanted.entity_type)
-    return await work.insert(METRIC_TYPES, new)
-
-
-async def change_type(work: UnitOfWork, before: MetricType, wanted: MetricTypeChange) -> MetricType:
-    return await work.update(METRIC_TYPES, before, with_given(before, wanted))
+create_type, change_type = plain_operations(NOUN, METRIC_TYPES)
 
 
 async def delete_type(work: UnitOfWork, metric_type: MetricType) -> None:

@@ -2,72 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-
-from mainstay.control.operations.machinery.bodies import WORD, Body, Id, Name, Text, with_given
-from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_unusable
-from mainstay.control.operations.machinery.named_rows import find_named, refuse_for_others
+from mainstay.control.operations.machinery.bodies import Body, Word, change_of, new_of
+from mainstay.control.operations.machinery.named_rows import find_named
+from mainstay.control.operations.machinery.plain_nouns import create_row, plain_operations
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.service_options import (
     SERVICE_OPTION_TYPES,
     SERVICE_OPTIONS,
     ServiceOption,
     ServiceOptionType,
 )
+from mainstay.nouns import service_option_types, service_options
 
-TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=WORD)]
-Order = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
+create_type, change_type = plain_operations(service_option_types.NOUN, SERVICE_OPTION_TYPES)
+_, change = plain_operations(service_options.NOUN, SERVICE_OPTIONS)
 
 
+@new_of(service_option_types.NOUN)
 class NewServiceOptionType(Body, frozen=True, kw_only=True):
-    name: Name
-    type: TypeName
-    description: Text = ""
+    pass
 
 
+@change_of(service_option_types.NOUN)
 class ServiceOptionTypeChange(Body, frozen=True, kw_only=True):
-    name: Name | None = None
-    type: TypeName | None = None
-    description: Text | None = None
+    pass
 
 
+@new_of(service_options.NOUN)
 class NewServiceOption(Body, frozen=True, kw_only=True):
-    provider_id: Id
-    name: Name
-    value: object
-    service_option_type_id: Id | None = None
+    service_option_type_id: str | None = None
     # The type by its name, instead of its id.
-    service_option_type: TypeName | None = None
-    enabled: bool = True
-    display_order: Order = 0
+    service_option_type: Word | None = None
 
 
+@change_of(service_options.NOUN)
 class ServiceOptionChange(Body, frozen=True, kw_only=True):
-    name: Name | None = None
-    value: object = None
-    enabled: bool | None = None
-    display_order: Order | None = None
-
-
-async def create_type(work: UnitOfWork, wanted: NewServiceOptionType) -> ServiceOptionType:
-    option_type = ServiceOptionType(
-        **work.new_record(),
-        name=wanted.name,
-        type=wanted.type,
-        description=wanted.description,
-    )
-    return await work.insert(SERVICE_OPTION_TYPES, option_type)
-
-
-async def change_type(
-    work: UnitOfWork, before: ServiceOptionType, wanted: ServiceOptionTypeChange
-) -> ServiceOptionType:
-    return await work.update(SERVICE_OPTION_TYPES, before, with_given(before, wanted))
+    pass
 
 
 async def delete_type(work: UnitOfWork, option_type: ServiceOptionType) -> None:
@@ -77,20 +49,8 @@ async def delete_type(work: UnitOfWork, option_type: ServiceOptionType) -> None:
 
 
 async def create(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOption:
-    provider_id = wanted.provider_id.lower()
-    refuse_for_others(work, provider_id, "options")
-    refuse_unusable("value", wanted.value, MAX_VALUE_BYTES)
-    await find_named(work, PARTICIPANTS, provider_id)
-    option = ServiceOption(
-        **work.new_record(),
-        provider_id=provider_id,
-        service_option_type_id=(await _find_type(work, wanted)).id,
-        name=wanted.name,
-        value=wanted.value,
-        enabled=wanted.enabled,
-        display_order=wanted.display_order,
-    )
-    return await work.insert(SERVICE_OPTIONS, option)
+    type_id = (await _find_type(work, wanted)).id
+    return await create_row(work, service_options.NOUN, SERVICE_OPTIONS, wanted, service_option_type_id=type_id)
 
 
 async def _find_type(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOptionType:
@@ -102,11 +62,6 @@ async def _find_type(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOptio
     if found is None:
         raise BadInput(f"there is no service option type {wanted.service_option_type}")
     return found
-
-
-async def change(work: UnitOfWork, before: ServiceOption, wanted: ServiceOptionChange) -> ServiceOption:
-    refuse_unusable("value", wanted.value, MAX_VALUE_BYTES)
-    return await work.update(SERVICE_OPTIONS, before, with_given(before, wanted))
 
 
 async def delete(work: UnitOfWork, option: ServiceOption) -> None:

@@ -6,9 +6,10 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery import pool_allocation
-from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag, with_given
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag, change_of, new_of, with_given
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
-from mainstay.control.operations.machinery.named_rows import find_named, find_own, refuse_for_others
+from mainstay.control.operations.machinery.named_rows import find_own
+from mainstay.control.operations.machinery.plain_nouns import plain_operations
 from mainstay.control.operations.machinery.refusals import BadInput, InUse
 from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -28,15 +29,17 @@ from mainstay.control.store.service_pools import (
     count_values,
 )
 from mainstay.control.store.services import SERVICES
+from mainstay.nouns import service_pool_sets
 
 
+@new_of(service_pool_sets.NOUN)
 class NewPoolSet(Body, frozen=True, kw_only=True):
-    name: Name
-    provider_id: Id
+    pass
 
 
+@change_of(service_pool_sets.NOUN)
 class PoolSetChange(Body, frozen=True, kw_only=True):
-    name: Name | None = None
+    pass
 
 
 class NewPool(Body, frozen=True, kw_only=True):
@@ -85,6 +88,7 @@ class ServicePoolValueView(ServicePoolValue, frozen=True, kw_only=True):
     service_pool: Named | None
 
 
+create_set, change_set = plain_operations(service_pool_sets.NOUN, SERVICE_POOL_SETS)
 SET_NAMES = EmbeddedNames(
     SERVICE_POOL_SETS, ServicePoolSetView, {"provider": RelatedRow("provider_id", PARTICIPANTS)}
 )
@@ -101,18 +105,6 @@ VALUE_NAMES = EmbeddedNames(
         "service_pool": RelatedRow("service_pool_id", SERVICE_POOLS),
     },
 )
-
-
-async def create_set(work: UnitOfWork, wanted: NewPoolSet) -> ServicePoolSet:
-    provider_id = wanted.provider_id.lower()
-    refuse_for_others(work, provider_id, "pool sets")
-    await find_named(work, PARTICIPANTS, provider_id)
-    new = ServicePoolSet(**work.new_record(), name=wanted.name, provider_id=provider_id)
-    return await work.insert(SERVICE_POOL_SETS, new)
-
-
-async def change_set(work: UnitOfWork, before: ServicePoolSet, wanted: PoolSetChange) -> ServicePoolSet:
-    return await work.update(SERVICE_POOL_SETS, before, with_given(before, wanted))
 
 
 async def delete_set(work: UnitOfWork, pool_set: ServicePoolSet) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.queries import encode_json, fetch_column
 from mainstay.control.store.engine.records import MAX_DEPENDANTS, Record, Table
 from mainstay.control.store.participants import PARTICIPANTS, Participant
+from mainstay.nouns.agent_types import NOUN
 
 
+@row_of(NOUN)
 class AgentType(Record, frozen=True, kw_only=True):
     name: str
     service_type_ids: list[str]
-    # The participants whose agents of this type may serve other participants.
     provider_ids: list[str] = []
     configuration_schema: dict[str, object] | None = None
     config_template: str | None = None

@@ -8,18 +8,20 @@ from typing import Literal
 import msgspec
 
 from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
 from mainstay.control.store.engine.queries import fetch_number
 from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds, to_time
+from mainstay.nouns.metric_types import NOUN
 
-EntityType = Literal["Agent", "Service", "Resource"]
 Aggregate = Literal["min", "max", "sum", "avg", "diff"]
 MICROSECONDS = 1_000_000
 
 
+@row_of(NOUN)
 class MetricType(Record, frozen=True, kw_only=True):
     name: str
-    entity_type: EntityType
+    entity_type: str
 
 
 class MetricEntry(Record, frozen=True, kw_only=True):

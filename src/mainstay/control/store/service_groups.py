@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.records import Record, Table
+from mainstay.nouns.service_groups import NOUN
 
 
+@row_of(NOUN)
 class ServiceGroup(Record, frozen=True, kw_only=True):
     name: str
     consumer_id: str

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.queries import placeholders
 from mainstay.control.store.engine.records import Record, Table
+from mainstay.nouns import service_option_types, service_options
 
 
+@row_of(service_option_types.NOUN)
 class ServiceOptionType(Record, frozen=True, kw_only=True):
     name: str
     type: str
     description: str
 
 
+@row_of(service_options.NOUN)
 class ServiceOption(Record, frozen=True, kw_only=True):
     provider_id: str
     service_option_type_id: str
     name: str
-    # Any JSON value except null.
     value: object
     enabled: bool
     display_order: int

@@ -7,15 +7,18 @@ from datetime import datetime
 from typing import Literal
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.queries import encode_json, fetch_value
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.list_pools import ListedValues
+from mainstay.nouns import service_pool_sets
 
 PoolPropertyType = Literal["string", "integer", "number", "boolean", "json"]
 GeneratorType = Literal["list", "subnet"]
 ADDRESS_BYTES = 16
 
 
+@row_of(service_pool_sets.NOUN)
 class ServicePoolSet(Record, frozen=True, kw_only=True):
     name: str
     provider_id: str

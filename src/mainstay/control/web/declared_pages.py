@@ -43,7 +43,7 @@ def declared_pages(
     """The pages of a noun. `columns`: instead of the column of a member; None: no column. The others follow the name.
     `more`: what a noun does not declare, and what the pages have instead."""
     written = dict(columns or {})
-    name = TableColumn("Name", lambda row: row["name"])
+    name = written.pop("name", TableColumn("Name", lambda row: row["name"]))
     shown = [_column(noun, each, written) for each in noun.all_members if each.name != "name" and each.listed]
     created = TableColumn("Created", lambda row: row["createdAt"], "time", "c-narrow-hide")
     values: dict[str, Any] = {
@@ -68,6 +68,8 @@ def _column(noun: nouns.Noun, member: nouns.Member, written: dict[str, TableColu
     name, heading = member.name, member.shown_heading
     if member is noun.owner:
         return TableColumn(heading, lambda row: (row[name[:-2]] or {}).get("name"), style="c2")
+    if member.kind == nouns.BOOLEAN:
+        return TableColumn(heading, lambda row: ("up", heading) if row[name] else ("rest", "Disabled"), "state")
     if member.kind == nouns.TEXT:
         return TableColumn(heading, lambda row: (row[name] or "")[:MOST_SHOWN], style="c2 soft")
     if member.kind == nouns.ANY:

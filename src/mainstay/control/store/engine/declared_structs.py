@@ -39,16 +39,21 @@ def declared_struct(cls: type[S], members: tuple[nouns.Member, ...], types: dict
         own = written.pop(member.field, None)
         kind = Literal[tuple(member.choices)] if member.kind == nouns.CHOICE else types[member.kind]
         required = member.required if own is None else own.required
-        default = member.default if own is None else own.default
+        default = member.default if own is None else _default(own)
         found.append(_field(member.field, kind, required=required, default=default))
     for each in written.values():
-        found.append((each.name, each.type) if each.required else (each.name, each.type, each.default))
+        found.append((each.name, each.type) if each.required else (each.name, each.type, _default(each)))
     return msgspec.defstruct(  # type: ignore[return-value]
         cls.__name__, found, bases=cls.__bases__, module=cls.__module__, frozen=True, kw_only=True
     )
 
 
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
 def _field(name: str, kind: Any, *, required: bool, default: object) -> Field:
     if required:
         return (name, kind)
-    return (name, kind | None, None) if default is None else (name, kind, default)
+    # `object` has null already.
+    return (name, kind, default) if default is not None or kind is object else (name, kind | None, None)

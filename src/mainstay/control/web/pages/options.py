@@ -3,55 +3,14 @@
 from __future__ import annotations
 
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
-from mainstay.control.web.noun_pages import (
-    NounField,
-    NounPages,
-    Row,
-    TableColumn,
-    may,
-    may_row,
-    names_of,
-    noun_pages,
-    own_member,
-    owner_field,
-    reference_field,
-)
+from mainstay.control.web.declared_pages import declared_pages
+from mainstay.control.web.noun_pages import TableColumn, may, may_row, names_of, noun_pages
 from mainstay.control.web.views.pools import value_text
+from mainstay.nouns import service_option_types, service_options
 
 TYPES = "/api/v1/service-option-types"
 API = "/api/v1/service-options"
 PAGE_SIZE = "100"
-
-
-async def _type_fields(_call: PageCall, _row: Row | None) -> list[NounField]:
-    return [
-        NounField("name", "Name", required=True),
-        NounField(
-            "type", "Type", "code", "Letters, digits and underscores. Schemas name it: serviceOption.", required=True
-        ),
-        NounField("description", "Description", "long", lines=3),
-    ]
-
-
-def _type_effects(row: Row) -> list[str]:
-    return [f"{row['name']} is deleted. While it has options, this is refused."]
-
-
-async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
-    fields = [NounField("name", "Name", hint="What a consumer reads.", required=True)]
-    if row is None:
-        fields.append(await reference_field(call, "serviceOptionTypeId", "Option type", TYPES, required=True))
-        fields += await owner_field(call, "providerId", "Provider")
-    return [
-        *fields,
-        NounField("value", "Value", "document", "JSON or YAML: a text, a number, a map.", required=True, lines=2),
-        NounField("displayOrder", "Position", "number", "Lower numbers come first.", default="0"),
-        NounField("enabled", "Offered to consumers", "flag", default="true"),
-    ]
-
-
-def _effects(row: Row) -> list[str]:
-    return [f"{row['name']} is no longer offered. Services that have it keep the value."]
 
 
 async def _show_type(call: PageCall) -> PageAnswer:
@@ -88,46 +47,28 @@ async def _show_type(call: PageCall) -> PageAnswer:
 
 PAGES = (
     *noun_pages(
-        NounPages(
-            noun="service_option_type",
-            word="option type",
+        declared_pages(
+            service_option_types.NOUN,
+            "/option-types",
             plural="options",
-            path="/option-types",
-            api=TYPES,
             explanation="Values that providers offer for a property, such as sizes or regions, by type.",
-            columns=(
-                TableColumn("Option type", lambda row: row["name"]),
-                TableColumn("Type", lambda row: row["type"], "code"),
-                TableColumn("Description", lambda row: row["description"][:200], style="c2 soft"),
-            ),
-            fields=_type_fields,
-            effects=_type_effects,
+            columns={"name": TableColumn("Option type", lambda row: row["name"])},
+            effects=lambda row: [f"{row['name']} is deleted. While it has options, this is refused."],
             navigation=NavigationEntry("Options", "i-opts", 2, "Catalogue"),
-            topics="service_option_type",
             detail=True,
         )
     ),
     WebPage(method="GET", path="/option-types/{id}", act=_show_type, access=("service_option_type", "read")),
     *noun_pages(
-        NounPages(
-            noun="service_option",
-            word="option",
+        declared_pages(
+            service_options.NOUN,
+            "/options",
             plural="all options",
-            path="/options",
-            api=API,
             explanation="The options of all types.",
-            columns=(
-                TableColumn("Name", lambda row: row["name"]),
-                TableColumn("Value", lambda row: value_text(row["value"]), "code"),
-                TableColumn(
-                    "Offered", lambda row: ("up", "Offered") if row["enabled"] else ("rest", "Disabled"), "state"
-                ),
-            ),
-            fields=_fields,
-            effects=_effects,
-            topics="service_option",
+            # Others do not see the names of providers.
+            columns={"serviceOptionTypeId": None, "providerId": None},
+            effects=lambda row: [f"{row['name']} is no longer offered. Services that have it keep the value."],
             home=lambda row: f"/option-types/{row['serviceOptionTypeId']}",
-            fixed=lambda call: own_member(call, "providerId"),
             related=(("/option-types", "Option types"),),
         )
     ),

@@ -1,0 +1,15 @@
+"""Service groups: how a consumer groups its services."""
+
+from __future__ import annotations
+
+from mainstay.nouns import NAME, Member, Noun, PlaneKind, owning_participant
+
+NOUN = Noun(
+    "service_group",
+    "service group",
+    "/service-groups",
+    (Member("name", NAME, "name of the group", hint="", required=True, argument="NAME"),),
+    short="group",
+    owner=owning_participant("consumerId", "consumer of the group", "for"),
+    plane=(PlaneKind("groups", "service groups, by consumer and name", owners=("participants",), implied=True),),
+)
