@@ -25,7 +25,6 @@ EXEMPT = re.compile(r"language: \w")
 # Quoted from outside, history, migrations (bound to their checksum), or the list itself.
 LEFT_OUT = (
     "tests/seeds/",
-    "docs/decisions/",
     "requirements/",
     "src/mainstay/control/store/engine/migrations/",
     "tests/test_language.py",
@@ -70,11 +69,6 @@ def findings(name: str, text: str) -> list[str]:
 def test_forbidden_words_are_not_used() -> None:
     found = [each for name in files() for each in findings(name, (ROOT / name).read_text(errors="replace"))]
     assert not found, "\n".join([f"{len(found)} lines; end a line with `language: REASON` to exempt it", *found])
-
-
-def test_titles_of_decisions_use_no_forbidden_word() -> None:
-    titles = [(path.name, path.read_text().splitlines()[0]) for path in (ROOT / "docs/decisions").glob("*.md")]
-    assert not [title for name, title in titles if findings(name, title)]
 
 
 def test_a_forbidden_word_is_named_with_its_line() -> None:
