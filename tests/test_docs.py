@@ -185,6 +185,12 @@ def test_the_index_of_decisions_has_a_line_for_each() -> None:
     assert not unmarked, "a superseded decision says so below its title: *Superseded by [53](…): what remains.*"
 
 
+def test_every_term_of_the_glossary_has_one_meaning() -> None:
+    terms = re.findall(r"^\| \*\*(.+?)\*\* \|", (ROOT / "GLOSSARY.md").read_text(), re.MULTILINE)
+    assert len(terms) > 50
+    assert sorted(terms) == sorted(set(terms))
+
+
 def test_the_license_is_the_standard_text() -> None:
     """A legal text is copied exactly. The digest is that of https://www.apache.org/licenses/LICENSE-2.0.txt."""
     digest = sha256((ROOT / "LICENSE").read_bytes()).hexdigest()

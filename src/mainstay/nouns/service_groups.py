@@ -1,4 +1,4 @@
-"""Service groups: how a consumer groups its services."""
+"""Service groups: how a customer groups its services."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ NOUN = Noun(
     "/service-groups",
     (Member("name", NAME, "name of the group", hint="", required=True, argument="NAME"),),
     short="group",
-    owner=owning_participant("consumerId", "consumer of the group", "for"),
-    plane=(PlaneKind("groups", "service groups, by consumer and name", owners=("participants",), implied=True),),
+    owner=owning_participant("consumerId", "customer that owns the group", "for"),
+    plane=(PlaneKind("groups", "service groups, by customer and name", owners=("participants",), implied=True),),
 )

@@ -23,7 +23,7 @@ NOUN = Noun(
             argument="OPTION-TYPE",
         ),
         Member(
-            "name", NAME, "name that customers see", hint="What a consumer reads.", required=True, argument="NAME"
+            "name", NAME, "name that customers see", hint="What a customer reads.", required=True, argument="NAME"
         ),
         Member(
             "value",
@@ -48,7 +48,7 @@ NOUN = Noun(
             "enabled",
             BOOLEAN,
             "whether it is offered",
-            label="Offered to consumers",
+            label="Offered to customers",
             heading="Offered",
             hint="",
             default=True,

@@ -1,7 +1,7 @@
-"""Lists service groups: how a consumer groups its services. An agent works on one service of a group at a time.
+"""Lists service groups: how a customer groups its services. An agent works on one service of a group at a time.
 
 `groups add NAME` creates a group, `groups rename` renames it, `groups remove` removes a group without living services.
-An order without a group goes to the group `default` of its consumer, which the first such order creates."""
+An order without a group goes to the group `default` of its customer, which the first such order creates."""
 
 from __future__ import annotations
 

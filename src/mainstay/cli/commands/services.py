@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--type", metavar="TYPE", help="only services of this type")
     parser.add_argument("--agent", metavar="AGENT", help="only services of this agent")
     parser.add_argument("--group", metavar="GROUP", help="only services of this group")
-    parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="only services of this consumer")
+    parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="only services of this customer")
     parser.add_argument("--name", metavar="TEXT", help="only services whose name contains this text")
     parser.add_argument("--all", action="store_true", help="also services in a terminal state")
     add_limit_option(parser, DEFAULT_LIMIT)

@@ -221,7 +221,7 @@ KINDS: dict[str, Kind] = _kinds(
             "orders",
             "order",
             "/services",
-            "services, by consumer, group and name",
+            "services, by customer, group and name",
             {
                 "type": Attribute(
                     TEXT, "serviceTypeId", "service type", refers_to="serviceTypes", fixed=True, required=True

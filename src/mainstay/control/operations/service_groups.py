@@ -1,4 +1,4 @@
-"""Service groups: how a consumer groups its services."""
+"""Service groups: how a customer groups its services."""
 
 from __future__ import annotations
 

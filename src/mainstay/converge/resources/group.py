@@ -68,7 +68,7 @@ class GroupState(NamedState):
 
 
 class GroupType(ResourceType):
-    """Only groups of `/etc/group`. What is not given is left as it is; a new group gets the next free number."""
+    """Only groups of `/etc/group`. Properties that you leave out stay as they are; a new group gets the next free number."""
 
     name = "group"
     resource = Group

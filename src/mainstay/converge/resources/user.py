@@ -137,7 +137,7 @@ class UserState(NamedState):
 
 
 class UserType(ResourceType):
-    """Only users of `/etc/passwd`. What is not given is left as it is.
+    """Only users of `/etc/passwd`. Properties that you leave out stay as they are.
 
     A new user gets the next free number, a home that is not created, and a locked password. Without `group` its primary
     group is the one of its name, which is created if `USERGROUPS_ENAB` of `/etc/login.defs` is set."""

@@ -1,4 +1,4 @@
-"""Service groups: how a consumer groups its services. Jobs of one group run one after the other on an agent."""
+"""Service groups: how a customer groups its services. Jobs of one group run one after the other on an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sameOrigin {value}`: the referenced service belongs to the same consumer, or to the same service group."""
+"""`sameOrigin {value}`: the referenced service belongs to the same customer, or to the same service group."""
 
 from __future__ import annotations
 
