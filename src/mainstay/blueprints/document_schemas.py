@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainstay.agent import blueprint
 from mainstay.blueprints import example_orders
 from mainstay.control.domain.lifecycle import parse as lifecycle
-from mainstay.control.domain.properties import old_keys
+from mainstay.control.domain.properties import deprecated_keys
 from mainstay.control.domain.properties import parse as properties
 from mainstay.control.domain.properties.contract import SecretKind
 
@@ -116,7 +116,7 @@ def _property(rulebook: Rulebook) -> dict[str, Any]:
         "properties": {"type": ["object", "null"], "additionalProperties": {"$ref": "#/$defs/property"}},
         "items": {"$ref": "#/$defs/property"},
     }
-    found = _map(known, (*properties.KEYS, *old_keys.KEYS))
+    found = _map(known, (*properties.KEYS, *deprecated_keys.KEYS))
     # An empty property is one that is not given.
     return {**found, "type": ["object", "null"]}
 

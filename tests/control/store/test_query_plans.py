@@ -22,8 +22,8 @@ from mainstay.control.store.engine.paging import list_page, owned_by, parse_list
 from mainstay.control.store.engine.postgresql import PostgresqlStore
 from mainstay.control.store.events import EVENTS, has_unnumbered, read_summaries
 from mainstay.control.store.jobs import JOBS
+from mainstay.control.store.placement import serving_agents
 from mainstay.control.store.services import SERVICES
-from mainstay.control.store.serving import serving_agents
 from mainstay.control.store.tokens import find_caller
 
 Query = Callable[[Transaction], Awaitable[object]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mainstay.control.web.views.diffs import DiffBudget
+from mainstay.control.web.views.formatting import duration
 from mainstay.control.web.views.reports import read_report
-from mainstay.control.web.views.words import duration
 
 
 @pytest.mark.parametrize("seconds", [1e300, 1e15, 10**400, -1, True, "1", None])

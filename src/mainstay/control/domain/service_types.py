@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mainstay.control.domain.faults import PathFault, below
-from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.default import DEFAULT_LIFECYCLE_SCHEMA
 from mainstay.control.domain.lifecycle.graph import reachable
 from mainstay.control.domain.lifecycle.parse import parse_lifecycle
 from mainstay.control.domain.lifecycle.report import report_lifecycle
 from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.domain.lint import Finding
 from mainstay.control.domain.properties.contract import Rulebook
 from mainstay.control.domain.properties.parse import parse_property_schema
 from mainstay.control.domain.properties.report import report_properties

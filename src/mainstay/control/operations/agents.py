@@ -10,8 +10,8 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.domain.faults import below
+from mainstay.control.domain.placement import ADMIN_TAG_PREFIX, admin_tags
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
-from mainstay.control.domain.serving import ADMIN_TAG_PREFIX, admin_tags
 from mainstay.control.operations.machinery import pool_allocation, secret_sealing
 from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, Tag
 from mainstay.control.operations.machinery.caller_session import CallerSession
@@ -192,7 +192,7 @@ async def _configure(
     except InvalidProperties as refusal:
         raise InvalidProperties(below("configuration", refusal.faults)) from None
     await secret_sealing.forget(work, owner, decided.accepted.retired_secrets)
-    await pool_allocation.give_back_replaced(work, agent_id, decided.accepted.pool_releases, decided.taken_values)
+    await pool_allocation.release_replaced(work, agent_id, decided.accepted.pool_releases, decided.taken_values)
     return configuration
 
 
@@ -311,5 +311,5 @@ async def delete(work: UnitOfWork, agent: AgentRow) -> None:
     await delete_terminal(work.tx, "agent_id", agent.id)
     await delete_ended_of_agent(work.tx, agent.id)
     await secret_store.delete_of(work.tx, "agent", agent.id)
-    await pool_allocation.give_back_of_agent(work, agent.id)
+    await pool_allocation.release_of_agent(work, agent.id)
     await work.delete(AGENTS, agent)

@@ -7,8 +7,8 @@ import msgspec
 from mainstay.control.operations.machinery.refusals import NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
+from mainstay.control.store.placement import catalogue_rows, offered_types
 from mainstay.control.store.service_options import SERVICE_OPTION_TYPES, enabled_options
-from mainstay.control.store.serving import catalogue_rows, offered_types
 
 LIMIT = 10_000
 MAX_TYPES = 1_000

@@ -324,7 +324,7 @@ async def _merge_report(
     result, _ = await secret_sealing.seal_all(work, decided.accepted, job_chains.secrets_owner(held.service.id))
     reported = job_chains.origins_of(work, schema, base, decided, held.job.id)
     origins = chain.origins | reported
-    await _give_back_replaced(work, held.service, decided.accepted.pool_releases, decided.taken_values)
+    await _release_replaced(work, held.service, decided.accepted.pool_releases, decided.taken_values)
     await secret_sealing.forget(work, job_chains.secrets_owner(held.service.id), decided.accepted.retired_secrets)
     if not last:
         merged = job_chains.overlay(held.service.properties, result, wanted.properties)
@@ -398,13 +398,13 @@ def _report_target(held: LockedJob, *, last: bool) -> PropertyTarget:
     )
 
 
-async def _give_back_replaced(
+async def _release_replaced(
     work: UnitOfWork, service: ServiceRow, leaving: Sequence[PoolTake], taken: Sequence[str]
 ) -> None:
     """Gives back pool values that the agent has replaced in its report."""
     paths = {take.path for take in leaving}
     values = await held_by(work.tx, service.id) if paths else []
-    await pool_allocation.give_back(
+    await pool_allocation.release(
         work, [value for value in values if value.property_name in paths and value.id not in taken]
     )
 

@@ -148,7 +148,7 @@ async def abandon_target(
     """After any end but success. Returns whether the target has an orphan now; without one, its values are given back."""
     left = on_failed_move(was_claimed=await was_claimed(work.tx, job.id))
     if isinstance(left, EndClean):
-        await pool_allocation.give_back_by_id(work, chain.taken_values)
+        await pool_allocation.release_by_id(work, chain.taken_values)
         return False
     snapshot = OrphanSnapshot(
         status=service.status,

@@ -177,7 +177,7 @@ async def _release_snapshot(
 ) -> None:
     values = await held_by_orphan(work.tx, orphan.id)
     await give_to_orphan(work.tx, [value.id for value in values], None)
-    await pool_allocation.give_back(work, values)
+    await pool_allocation.release(work, values)
     await store.release_secrets(work.tx, orphan.id)
     used = await _used_references(work, service, schema)
     leaving = [place for place in secrets_in(schema, snapshot.properties) if place.reference not in used]

@@ -23,11 +23,11 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.agent_types import serving_types
 from mainstay.control.store.agents import AgentRow
 from mainstay.control.store.orphans import open_ids, open_snapshots_of_type
+from mainstay.control.store.placement import find_serving_parties, offers_to
 from mainstay.control.store.secrets import held_by
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
 from mainstay.control.store.services import delete_terminal, living_ids, living_with_jobs, lock_living, serves_group
-from mainstay.control.store.serving import find_serving_parties, offers_to
 
 CHECKED_AT_ONCE = 500
 LISTED = 100

@@ -15,13 +15,13 @@ from mainstay.control.domain.blueprints import MAX_VERSION
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
+from mainstay.control.domain.placement import SeveralProviders, choose_agent
 from mainstay.control.domain.properties.contract import Actor, Operation, PropertyTarget
 from mainstay.control.domain.properties.evaluation import ValueSource
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import references_in
 from mainstay.control.domain.refusals import TerminalState
 from mainstay.control.domain.service_types import ServiceTypeDefinition
-from mainstay.control.domain.serving import SeveralProviders, choose_agent
 from mainstay.control.operations.machinery import job_chains, secret_sealing
 from mainstay.control.operations.machinery.blueprint_versions import find_bundle
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, ShortText, Tag, Text
@@ -45,9 +45,9 @@ from mainstay.control.store.engine.paging import parse_time
 from mainstay.control.store.jobs import JobName, JobRow, active_job, find_by_times
 from mainstay.control.store.orders import OrderedGroup, find_order_parties
 from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.placement import ServingParties, find_serving_parties, serving_agents
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup, find_group_named
 from mainstay.control.store.services import SERVICES, ServiceContext, ServiceRow
-from mainstay.control.store.serving import ServingParties, find_serving_parties, serving_agents
 from mainstay.control.store.tokens import TokenOwner, read_owners
 
 DEFAULT_GROUP = "default"
@@ -170,7 +170,7 @@ async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, Serv
 
 async def _service_id(work: UnitOfWork) -> str:
     """A new id. The id drawn by a plan can be used by one order."""
-    service_id = str(UUID(bytes=work.draw("service")[:16], version=4))
+    service_id = str(UUID(bytes=work.derive_bytes("service")[:16], version=4))
     if work.planned is not None:
         await work.tx.lock(f"service {service_id}")
         if await SERVICES.find(work.tx, service_id) is not None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.placement import ServingParties, decode_parties, may_serve, parties_columns
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup
 from mainstay.control.store.service_types import VERSION_COLUMNS, TypeVersion, decode_version
-from mainstay.control.store.serving import ServingParties, decode_parties, may_serve, parties_columns
 
 
 @dataclass(frozen=True, slots=True)

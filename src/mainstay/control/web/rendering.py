@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from mainstay.control.web.static_files import static_url
-from mainstay.control.web.views import words
+from mainstay.control.web.views import formatting
 
 EMPTY = Markup("")
 
@@ -32,16 +32,16 @@ def _environment() -> Environment:
         clock=_clock,
         moment=_moment,
         day=_day,
-        duration=words.duration,
-        running_time=words.running_time,
-        thousands=words.thousands,
+        duration=formatting.duration,
+        running_time=formatting.running_time,
+        thousands=formatting.thousands,
     )
     made.globals.update(
         static=static_url,
-        shape_of=words.shape_of,
-        plural=words.plural,
-        JOB_STATES=words.JOB_STATES,
-        AGENT_STATES=words.AGENT_STATES,
+        shape_of=formatting.shape_of,
+        plural=formatting.plural,
+        JOB_STATES=formatting.JOB_STATES,
+        AGENT_STATES=formatting.AGENT_STATES,
         link=_link,
     )
     # Macros that every page uses. A live region renders one block alone, without the imports of its template.
@@ -68,7 +68,7 @@ def _as_time(value: datetime | str) -> datetime:
 
 def _ago(value: datetime | str) -> Markup:
     time = _as_time(value).astimezone(UTC)
-    return _time_element(time, words.relative_time(time, datetime.now(UTC)), Markup(" data-ago"))
+    return _time_element(time, formatting.relative_time(time, datetime.now(UTC)), Markup(" data-ago"))
 
 
 def _clock(value: datetime | str) -> Markup:
@@ -85,12 +85,12 @@ def _day(value: datetime | str) -> Markup:
 def _moment(value: datetime | str) -> Markup:
     """When something was recorded."""
     time = _as_time(value).astimezone(UTC)
-    return _time_element(time, words.moment(time, datetime.now(UTC)))
+    return _time_element(time, formatting.moment(time, datetime.now(UTC)))
 
 
 def _time_element(time: datetime, text: str, more: Markup = EMPTY) -> Markup:
     return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
-        time.isoformat().replace("+00:00", "Z"), words.absolute_time(time), more, text
+        time.isoformat().replace("+00:00", "Z"), formatting.absolute_time(time), more, text
     )
 
 

@@ -23,7 +23,7 @@ from mainstay.control.operations.machinery.refusals import BadInput, BatchOutdat
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.batches import next_revision, read_revision
 from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.joined import JoinedStore
+from mainstay.control.store.engine.savepoints import JoinedStore
 from mainstay.control.store.jobs import active_job
 
 API = "/api/v1"

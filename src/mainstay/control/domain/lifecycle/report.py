@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from mainstay.control.domain.findings import Finding
 from mainstay.control.domain.lifecycle.graph import leading_to, reachable
 from mainstay.control.domain.lifecycle.schema import Lifecycle, Transition
 from mainstay.control.domain.lifecycle.transitions import available_actions, success_path
+from mainstay.control.domain.lint import Finding
 
 # A pattern without these characters is plain text.
 SPECIAL = frozenset("\\^$.|?*+()[]{}")

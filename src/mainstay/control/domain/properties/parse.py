@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mainstay.control.domain.faults import MAX_LISTED, PathFault, locate
-from mainstay.control.domain.properties import old_keys
+from mainstay.control.domain.properties import deprecated_keys
 from mainstay.control.domain.properties.compile import faults_of_default
 from mainstay.control.domain.properties.contract import (
     Actor,
@@ -179,7 +179,7 @@ class _Reader:
         before = len(self.faults)
         definition = {key: value for key, value in document.items() if value is not None}
         for key in definition:
-            if key not in KEYS and key not in old_keys.KEYS:
+            if key not in KEYS and key not in deprecated_keys.KEYS:
                 self.fault(locate(path, key), f"unknown key{self.suggest(key, KEYS)}")
         declared_type = self.read_type(definition, path)
         secret = self.read_secret(definition, declared_type, path)
@@ -247,7 +247,7 @@ class _Reader:
 
     def read_immutable(self, definition: Properties, path: str) -> bool:
         written = self.read_flag(definition, "immutable", path)
-        return old_keys.immutable(definition, path, self.faults, declared=written)
+        return deprecated_keys.immutable(definition, path, self.faults, declared=written)
 
     def read_secret(self, definition: Properties, declared: PropertyType, path: str) -> SecretKind | None:
         config = definition.get("secret")
@@ -359,7 +359,7 @@ class _Reader:
             permission = None if read is None else self.read_permission(read, entry_path)
             if permission is not None:
                 permissions.append(permission)
-        translated = old_keys.permissions(definition, permissions, path, self.faults)
+        translated = deprecated_keys.permissions(definition, permissions, path, self.faults)
         for permission in translated:
             if permission.states is not None and self.purpose is not Purpose.SERVICE:
                 self.fault(
@@ -391,7 +391,7 @@ class _Reader:
 
     def read_generator(self, definition: Properties, placement: Placement, place: _Place) -> _Generation:
         path = place.definition_path
-        written = old_keys.generator(definition, path, self.faults)
+        written = deprecated_keys.generator(definition, path, self.faults)
         if written is None:
             return NOT_GENERATED
         entry, path = written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mainstay.control.domain.findings import Finding
+from mainstay.control.domain.lint import Finding
 from mainstay.control.domain.properties.contract import Actor
 from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.domain.properties.schema import PropertySchema

@@ -264,7 +264,7 @@ async def _merged_origins(
 
 async def release_holdings(work: UnitOfWork, service: ServiceRow, schema: PropertySchema) -> ServiceRow:
     """Releases pool values, deletes secrets, and frees the instance id."""
-    await pool_allocation.give_back(work, await held_by(work.tx, service.id))
+    await pool_allocation.release(work, await held_by(work.tx, service.id))
     await secret_store.delete_of(work.tx, "service", service.id)
     properties = without_secrets(schema, service.properties, SecretKind.PERSISTENT, SecretKind.EPHEMERAL)
     await service_store.set_references(work.tx, service.id, [])
@@ -302,14 +302,14 @@ async def drop_ephemeral(
 
 async def finish(work: UnitOfWork, chain: JobChainRow) -> None:
     """After success: gives back the replaced pool values and secrets."""
-    await pool_allocation.give_back_by_id(work, chain.released_values)
+    await pool_allocation.release_by_id(work, chain.released_values)
     await secret_sealing.forget_recorded(work, secrets_owner(chain.service_id), chain.retired_secrets)
 
 
 async def abandon(work: UnitOfWork, chain: JobChainRow, *, keep_values: bool = False) -> None:
     """After any other end: gives back the pool values and secrets taken for the chain."""
     if not keep_values:
-        await pool_allocation.give_back_by_id(work, chain.taken_values)
+        await pool_allocation.release_by_id(work, chain.taken_values)
     await secret_sealing.forget_recorded(work, secrets_owner(chain.service_id), chain.new_secrets)
 
 

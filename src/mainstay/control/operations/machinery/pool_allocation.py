@@ -225,7 +225,7 @@ def _parse_address(value: object, subnet: Subnet) -> int | None:
     return int(address) if subnet.first <= int(address) <= subnet.last else None
 
 
-async def give_back(work: UnitOfWork, values: Sequence[ServicePoolValue]) -> None:
+async def release(work: UnitOfWork, values: Sequence[ServicePoolValue]) -> None:
     for value in sorted(values, key=lambda value: value.service_pool_id):
         pool = await SERVICE_POOLS.find(work.tx, value.service_pool_id, lock=True)
         if pool is None or pool.generator_type == "list":
@@ -251,12 +251,12 @@ async def _free_address(work: UnitOfWork, pool_id: str, number: int) -> None:
     await store.add_range(work.tx, pool_id, first, last)
 
 
-async def give_back_by_id(work: UnitOfWork, ids: Sequence[str]) -> None:
+async def release_by_id(work: UnitOfWork, ids: Sequence[str]) -> None:
     found = [await SERVICE_POOL_VALUES.find(work.tx, value_id, lock=True) for value_id in ids]
-    await give_back(work, [value for value in found if value is not None])
+    await release(work, [value for value in found if value is not None])
 
 
-async def give_back_replaced(
+async def release_replaced(
     work: UnitOfWork, agent_id: str, leaving: Sequence[PoolTake], taken: Sequence[str]
 ) -> None:
     """Gives back values that are no longer in the configuration of the agent."""
@@ -267,7 +267,7 @@ async def give_back_replaced(
                 await AGENT_VALUES.free(work.tx, value.id, work.now)
 
 
-async def give_back_of_agent(work: UnitOfWork, agent_id: str) -> None:
+async def release_of_agent(work: UnitOfWork, agent_id: str) -> None:
     for value in await AGENT_VALUES.held_by(work.tx, agent_id):
         await AGENT_VALUES.free(work.tx, value.id, work.now)
 

@@ -44,7 +44,7 @@ async def decide_properties(
         return Rejected((excess("properties", given_bytes, MAX_PROPERTIES_BYTES),))
     actor = ACTOR_OF_ROLE[work.required_caller.role]
     known = {name: getattr(target, name) for name in _TARGET_FIELDS}
-    context = EvaluationContext(**known, actor=actor, now=work.generated_at, entropy=work.draw("properties"))
+    context = EvaluationContext(**known, actor=actor, now=work.generated_at, entropy=work.derive_bytes("properties"))
     outcome = decide(schema, given, context, stored=stored)
     taken: tuple[str, ...] = ()
     if isinstance(outcome, Questions):
@@ -81,7 +81,9 @@ async def relocate_properties(
 ) -> DecidedProperties:
     """The properties of a service on another agent. Raises `InvalidProperties`."""
     known = {name: getattr(target, name) for name in _TARGET_FIELDS}
-    context = EvaluationContext(**known, actor=Actor.SYSTEM, now=work.generated_at, entropy=work.draw("properties"))
+    context = EvaluationContext(
+        **known, actor=Actor.SYSTEM, now=work.generated_at, entropy=work.derive_bytes("properties")
+    )
     outcome = relocate(schema, stored, context, new_pool_set=new_pool_set, new_provider=new_provider)
     taken: tuple[str, ...] = ()
     if isinstance(outcome, Questions):

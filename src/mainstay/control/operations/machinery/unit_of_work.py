@@ -24,7 +24,7 @@ from mainstay.control.store.engine.paging import CursorPage, Listing, Page, SqlC
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.events import EVENTS, EventRow
 from mainstay.control.store.participants import Participant
-from mainstay.control.store.serving import OFFERED_TO_CALLER, offers_to
+from mainstay.control.store.placement import OFFERED_TO_CALLER, offers_to
 from mainstay.control.vault.seal import Vault
 
 R = TypeVar("R", bound=Record)
@@ -87,7 +87,7 @@ class UnitOfWork:
     def generated_at(self) -> datetime:
         return self.now if self.planned is None else self.planned.at
 
-    def draw(self, purpose: str) -> bytes:
+    def derive_bytes(self, purpose: str) -> bytes:
         """32 random bytes. Within a plan the same purpose always gets the same bytes."""
         if self.planned is None:
             return secrets.token_bytes(32)

@@ -16,7 +16,20 @@ from mainstay.control.web.forms.choices import (
     service_choices,
     value_choices,
 )
-from mainstay.control.web.forms.entries import (
+from mainstay.control.web.forms.form_paths import (
+    ExclusiveGroup,
+    FormPlace,
+    FormScope,
+    PlaceAccess,
+    Structure,
+    cleared_name,
+    exclusive_groups,
+    root_members,
+    row_name,
+    segment_of,
+    shown_name,
+)
+from mainstay.control.web.forms.form_state import (
     DOCUMENT,
     MAX_INITIAL_ENTRIES,
     TICKED,
@@ -33,19 +46,6 @@ from mainstay.control.web.forms.hints import (
     number_range,
     show_value,
     source_icon,
-)
-from mainstay.control.web.forms.places import (
-    ExclusiveGroup,
-    FormPlace,
-    FormScope,
-    PlaceAccess,
-    Structure,
-    cleared_name,
-    exclusive_groups,
-    root_members,
-    row_name,
-    segment_of,
-    shown_name,
 )
 
 MAX_SEGMENTS = 4

@@ -13,18 +13,7 @@ from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import PropertyType
 from mainstay.control.domain.values import Properties, canonical, is_uuid, json_problem
 from mainstay.control.web.forms.choices import NO_REFERENCES, service_choices, value_choices
-from mainstay.control.web.forms.entries import (
-    DOCUMENT,
-    TICKED,
-    FormEntries,
-    collect_entries,
-    count_rows,
-    is_document,
-    new_object_entries,
-    remove_row,
-    shown_text,
-)
-from mainstay.control.web.forms.places import (
+from mainstay.control.web.forms.form_paths import (
     ExclusiveGroup,
     FormPlace,
     FormScope,
@@ -36,6 +25,17 @@ from mainstay.control.web.forms.places import (
     row_name,
     segment_of,
     shown_name,
+)
+from mainstay.control.web.forms.form_state import (
+    DOCUMENT,
+    TICKED,
+    FormEntries,
+    collect_entries,
+    count_rows,
+    is_document,
+    new_object_entries,
+    remove_row,
+    shown_text,
 )
 
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)

@@ -35,7 +35,7 @@ from mainstay.control.web.drawings.lifecycle import ServiceMoves, draw_lifecycle
 from mainstay.control.web.drawings.metric_chart import MetricPoint, draw_metric_chart
 from mainstay.control.web.drawings.uptime_bar import UptimeDay, draw_uptime_bar, percent
 from mainstay.control.web.views.diffs import DiffBudget
-from mainstay.control.web.views.event_words import event_words, initiator_of
+from mainstay.control.web.views.event_summary import event_words, initiator_of
 from mainstay.control.web.views.jobs import ShownJob, progress_word, shown_job
 from mainstay.control.web.views.property_rows import MAX_ROWS, property_rows
 from mainstay.control.web.views.reports import read_drift, read_report

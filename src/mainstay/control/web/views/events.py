@@ -8,7 +8,7 @@ from typing import Any
 from mainstay.control.access import Caller
 from mainstay.control.operations.events import EventView
 from mainstay.control.web.views.event_changes import event_changes
-from mainstay.control.web.views.event_words import event_words, initiator_of
+from mainstay.control.web.views.event_summary import event_words, initiator_of
 
 # The page of a row, by the noun of the event.
 PAGES_OF_NOUNS = {

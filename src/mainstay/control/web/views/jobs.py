@@ -8,8 +8,8 @@ from datetime import datetime
 
 from mainstay.control.operations.jobs import JobContext
 from mainstay.control.store.jobs import JobRow
+from mainstay.control.web.views.formatting import AGENT_STATES, duration, running_time
 from mainstay.control.web.views.reports import count_words, summary_counts
-from mainstay.control.web.views.words import AGENT_STATES, duration, running_time
 
 MAX_NOTE = 300
 

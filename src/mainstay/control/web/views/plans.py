@@ -14,9 +14,9 @@ from mainstay.control.domain.properties.traversal import pool_values_in
 from mainstay.control.domain.values import Properties, equal
 from mainstay.control.web.forms.hints import show_value
 from mainstay.control.web.views.diffs import DiffBudget
+from mainstay.control.web.views.formatting import plural, running_time
 from mainstay.control.web.views.property_rows import PropertyRow, property_rows
 from mainstay.control.web.views.reports import ShownReport, read_report
-from mainstay.control.web.views.words import plural, running_time
 
 FAILING = ("failed", "unmet")
 # Not an action of a lifecycle: the state stays.

@@ -10,8 +10,8 @@ from typing import Literal
 
 from mainstay.control.domain.faults import locate
 from mainstay.control.domain.values import equal
+from mainstay.control.web.views.formatting import plural
 from mainstay.control.web.views.reports import cut
-from mainstay.control.web.views.words import plural
 from mainstay.foundation.vault import is_vault_reference
 
 ShownKind = Literal["secret", "text", "object", "none"]

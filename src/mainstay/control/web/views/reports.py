@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mainstay.control.web.views.diffs import DiffBudget, ShownDiff, read_diff
-from mainstay.control.web.views.words import plural
+from mainstay.control.web.views.formatting import plural
 
 # The most interesting outcome first.
 OUTCOMES = ("failed", "unmet", "changed", "refreshed", "skipped", "stable")

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from mainstay.control.domain.serving import ServingAgent
+from mainstay.control.domain.placement import ServingAgent
 from mainstay.control.store.agent_loads import LIVING_SERVICES
 from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.contract import Row, Transaction, Value

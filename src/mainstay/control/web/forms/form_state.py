@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.web.forms.choices import NO_REFERENCES, service_choices, text_of
-from mainstay.control.web.forms.places import (
+from mainstay.control.web.forms.form_paths import (
     MAX_ROWS,
     ROOT,
     ExclusiveGroup,
