@@ -246,17 +246,13 @@ def test_a_module_without_what_it_registers_is_named(tmp_path: Path, monkeypatch
         health_checks.kinds()
 
 
-@pytest.mark.parametrize(
-    "package",
-    ["converge.resources", "converge.health_checks", "control.api.endpoints", "control.background"],
-)
+@pytest.mark.parametrize("package", ["converge.resources", "converge.health_checks", "control.api.endpoints"])
 def test_every_file_of_a_registry_folder_registers_something(package: str) -> None:
     """The folders of providers and rules are loaded by other tests of this file and by every order."""
     attributes = {
         "converge.resources": ["TYPE"],
         "converge.health_checks": ["KIND"],
         "control.api.endpoints": ["ENDPOINTS"],
-        "control.background": ["INTERVAL_SECONDS", "run_once"],
     }
     for name in module_names(import_module(f"mainstay.{package}").__path__):
         for attribute in attributes[package]:

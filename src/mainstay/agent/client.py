@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hmac
+import http.client
+import io
 import json
+import time
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from mainstay.agent.connections import plain_pools, timed_pools
 from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.numbers import parse_count
 
@@ -86,7 +90,7 @@ class Client:
         self.url = url.rstrip("/")
         self._token = token
         self._ca_file = ca_file
-        self._pool = timed_pools(connections, ca_file)
+        self._pool = _timed_pools(connections, ca_file)
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
@@ -156,7 +160,7 @@ class Client:
     def stream(self, path: str, *, last_event_id: str) -> Iterator[Any]:
         """Yields the documents of server-sent events as they arrive; ends when the server closes the stream."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": last_event_id}
-        pools = plain_pools(1, self._ca_file)
+        pools = _plain_pools(1, self._ca_file)
         reply = self._send(pools, "GET", path, headers, None, QUIET_SECONDS)
         try:
             if reply.status >= 400:
@@ -259,3 +263,67 @@ def _read_events(reply: urllib3.BaseHTTPResponse) -> Iterator[Any]:
             elif not line and lines:
                 yield _parse("\n".join(lines).encode())
                 lines = []
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import Any
+
+    from _typeshed import WriteableBuffer
+
+
+class TimedStream(io.RawIOBase):
+    """Reads one response from a socket. The timeout of the socket at its start is the limit for all of it."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
+        self._socket = sock
+        self._raw = raw
+        self._deadline = time.monotonic() + (sock.gettimeout() or 0.0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._socket.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class TimedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *more: Any, **named: Any) -> None:
+        super().__init__(sock, *more, **named)
+        self.fp = io.BufferedReader(TimedStream(sock, self.fp.detach()))
+
+
+class TimedConnection(HTTPConnection):
+    response_class = TimedResponse
+
+
+class TimedTlsConnection(HTTPSConnection):
+    response_class = TimedResponse
+
+
+class TimedPool(HTTPConnectionPool):
+    ConnectionCls = TimedConnection
+
+
+class TimedTlsPool(HTTPSConnectionPool):
+    ConnectionCls = TimedTlsConnection
+
+
+def _timed_pools(connections: int, ca_file: str | None) -> urllib3.PoolManager:
+    pools = _plain_pools(connections, ca_file)
+    pools.pool_classes_by_scheme = {"http": TimedPool, "https": TimedTlsPool}
+    return pools
+
+
+def _plain_pools(connections: int, ca_file: str | None) -> urllib3.PoolManager:
+    """Without a deadline, for streams that end when the server closes them."""
+    return urllib3.PoolManager(maxsize=connections, retries=False, ca_certs=ca_file, cert_reqs="CERT_REQUIRED")

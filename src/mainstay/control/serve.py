@@ -28,7 +28,7 @@ from mainstay.control.api.contract import Dependencies, Readiness
 from mainstay.control.api.limits import FailedAttempts, RequestLimits
 from mainstay.control.api.open_connections import watch
 from mainstay.control.api.prometheus import ServerMetrics, forget_worker, share_between_workers
-from mainstay.control.background import all_tasks, run_task
+from mainstay.control.background import TASKS, run_task
 from mainstay.control.domain.retention import RetentionPeriods
 from mainstay.control.log_lines import render_line
 from mainstay.control.operations.machinery.definitions import Definitions
@@ -238,7 +238,7 @@ async def _run_servers(
         _stop_on_signals(servers, dependencies.readiness)
         tasks = [
             asyncio.create_task(run_task(task, store, tools, clock, measures.count_pass))
-            for task in (all_tasks() if worker in (None, 0) else ())
+            for task in (TASKS if worker in (None, 0) else ())
         ]
         if worker is None:
             _print_address(settings, sockets[0], token)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mainstay.control.access import Caller, Role
-from mainstay.control.background import all_tasks, run_task
+from mainstay.control.background import TASKS, run_task
 from mainstay.control.domain.clock import ClockReading, step_of
 from mainstay.control.operations import (
     agent_types,
@@ -248,12 +248,12 @@ def test_a_sleep_of_the_host_is_no_step(play: Play) -> None:
 
 def test_the_running_tasks_of_a_server_keep_jobs_alive_through_steps(play: Play) -> None:
     async def test(plane: Plane, host: Host) -> None:
-        passes = {each.name: list[object]() for each in all_tasks()}
+        passes = {each.name: list[object]() for each in TASKS}
         tasks = [
             asyncio.create_task(
                 run_task(each, plane.store, plane.tools, plane.clock, lambda name, at: passes[name].append(at))
             )
-            for each in all_tasks()
+            for each in TASKS
         ]
         try:
             for number, step in enumerate((HOUR, -2 * HOUR), 1):

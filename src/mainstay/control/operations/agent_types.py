@@ -11,8 +11,8 @@ from mainstay.control.domain.install_templates import template_faults
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.operations.machinery.bodies import Body, change_of, new_of
 from mainstay.control.operations.machinery.bounds import MAX_DEFINITION_BYTES, refuse_large
+from mainstay.control.operations.machinery.named_rows import refuse_if_needed
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
-from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.secrecy_changes import SecrecyChange, seal_configurations
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.agent_types import AGENT_TYPES, AgentType, link_providers, link_service_types

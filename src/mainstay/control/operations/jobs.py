@@ -31,8 +31,7 @@ from mainstay.control.operations import moves, orphans
 from mainstay.control.operations.machinery import job_chains, pool_allocation, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, ShortText, Text
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_unusable
-from mainstay.control.operations.machinery.consumer_view import consumer_report, sees_host
-from mainstay.control.operations.machinery.initiators import initiator_words
+from mainstay.control.operations.machinery.consumer_view import consumer_report, initiator_words, sees_host
 from mainstay.control.operations.machinery.job_chains import NextJob, ServiceUpdate
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import Conflict, InvalidProperties, NotFound, NotPermitted
@@ -41,7 +40,7 @@ from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.operations.services import refuse_if_referenced
 from mainstay.control.store import jobs as store
 from mainstay.control.store.agents import AGENTS
-from mainstay.control.store.engine.queries import encode_json, encode_optional
+from mainstay.control.store.engine.contract import encode_json, encode_optional
 from mainstay.control.store.engine.records import to_microseconds, to_optional_microseconds
 from mainstay.control.store.jobs import JOB_CHAINS, JOBS, JobChainRow, JobHold, JobRow, LoggedProgress
 from mainstay.control.store.orphans import holds_instance

@@ -9,9 +9,9 @@ import msgspec
 
 from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, ShortText, change_of, new_of
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
+from mainstay.control.operations.machinery.named_rows import refuse_if_needed
 from mainstay.control.operations.machinery.plain_nouns import plain_operations
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
-from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import metrics as store

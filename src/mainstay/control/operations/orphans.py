@@ -20,7 +20,7 @@ from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import AgentNamed, Named, ServiceView, show_services
 from mainstay.control.store import orphans as store
 from mainstay.control.store.agents import AGENTS, AgentRow
-from mainstay.control.store.engine.queries import encode_optional
+from mainstay.control.store.engine.contract import encode_optional
 from mainstay.control.store.jobs import JOB_CHAINS, active_job
 from mainstay.control.store.orphans import ORPHANS, OrphanRow, OrphanSnapshot
 from mainstay.control.store.participants import PARTICIPANTS, Participant

@@ -21,8 +21,7 @@ from mainstay.control.store import overview as store
 from mainstay.control.store.agent_types import granted_by_migration
 from mainstay.control.store.agents import OFFLINE, count_by_status
 from mainstay.control.store.doctor import secrets_without_owner, waiting_jobs
-from mainstay.control.store.engine.contract import Row
-from mainstay.control.store.engine.queries import decode_optional
+from mainstay.control.store.engine.contract import Row, decode_optional
 from mainstay.control.store.engine.records import to_time
 from mainstay.control.store.overview import Scope
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.operations.machinery.bodies import Body, change_of, new_of, with_given
+from mainstay.control.operations.machinery.named_rows import refuse_if_needed
 from mainstay.control.operations.machinery.refusals import InUse, NotPermitted
-from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.agent_types import AGENT_TYPES, types_of_provider
 from mainstay.control.store.orphans import open_ids

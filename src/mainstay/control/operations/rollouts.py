@@ -1,6 +1,6 @@
 """Roll-outs: one action on all services of a type, in waves, stopped at the first failures.
 
-`domain/rollouts.py` decides, `background/advance_rollouts.py` calls `advance`. Lock order: the roll-out, then a service."""
+`domain/rollouts.py` decides, `background.py` calls `advance`. Lock order: the roll-out, then a service."""
 
 from __future__ import annotations
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from mainstay.control.operations.machinery.bodies import Body, Word, change_of, new_of
-from mainstay.control.operations.machinery.named_rows import find_named
+from mainstay.control.operations.machinery.named_rows import find_named, refuse_if_needed
 from mainstay.control.operations.machinery.plain_nouns import create_row, plain_operations
 from mainstay.control.operations.machinery.refusals import BadInput
-from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.service_options import (
     SERVICE_OPTION_TYPES,

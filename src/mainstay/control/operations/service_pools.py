@@ -8,10 +8,9 @@ from mainstay.control.access import Role
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag, change_of, new_of, with_given
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
-from mainstay.control.operations.machinery.named_rows import find_own
+from mainstay.control.operations.machinery.named_rows import find_own, refuse_if_needed
 from mainstay.control.operations.machinery.plain_nouns import plain_operations
 from mainstay.control.operations.machinery.refusals import BadInput, InUse
-from mainstay.control.operations.machinery.removal import refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store.orphans import open_ids_of_services

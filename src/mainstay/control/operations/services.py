@@ -26,7 +26,7 @@ from mainstay.control.operations.machinery import job_chains, secret_sealing
 from mainstay.control.operations.machinery.blueprint_versions import find_bundle
 from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name, ShortText, Tag, Text
 from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
-from mainstay.control.operations.machinery.initiators import initiator_words
+from mainstay.control.operations.machinery.consumer_view import initiator_words
 from mainstay.control.operations.machinery.job_chains import OrderedChanges, ServiceUpdate
 from mainstay.control.operations.machinery.property_decisions import accept_properties
 from mainstay.control.operations.machinery.refusals import (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Transaction, encode_json, fetch_column
 from mainstay.control.store.engine.declared_structs import row_of
-from mainstay.control.store.engine.queries import encode_json, fetch_column
 from mainstay.control.store.engine.records import MAX_DEPENDANTS, Record, Table
 from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.nouns.agent_types import NOUN

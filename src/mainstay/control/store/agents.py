@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Transaction, encode_json, literals, placeholders
 from mainstay.control.store.engine.paging import SqlCondition, escape_like, joined_conditions
-from mainstay.control.store.engine.queries import encode_json, literals, placeholders
 from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
 
 AgentStatus = Literal["New", "Connected", "Disconnected", "Error", "Disabled"]

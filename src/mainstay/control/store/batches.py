@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.queries import fetch_number
+from mainstay.control.store.engine.contract import Transaction, fetch_number
 
 ADMINS = ""
 

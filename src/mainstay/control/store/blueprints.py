@@ -8,8 +8,7 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.domain.blueprints import BlueprintDefinition
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.queries import encode_json, fetch_column, fetch_value
+from mainstay.control.store.engine.contract import Transaction, encode_json, fetch_column, fetch_value
 from mainstay.control.store.engine.records import (
     MAX_DEPENDANTS,
     ForeignId,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from mainstay.control.store.engine.contract import Row, Transaction
-from mainstay.control.store.engine.queries import encode_json, fetch_column
+from mainstay.control.store.engine.contract import Row, Transaction, encode_json, fetch_column
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.tokens import CALLER_COLUMNS, CALLER_TABLES, hash_token
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.queries import fetch_number
+from mainstay.control.store.engine.contract import Transaction, fetch_number
 from mainstay.control.store.engine.records import to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 

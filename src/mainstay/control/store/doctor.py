@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from mainstay.control.store.engine.contract import Row, Transaction
-from mainstay.control.store.engine.queries import fetch_column
+from mainstay.control.store.engine.contract import Row, Transaction, fetch_column
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.service_pools import SERVICE_POOLS, ServicePool
 

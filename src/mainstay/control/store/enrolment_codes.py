@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.queries import fetch_number, fetch_value
+from mainstay.control.store.engine.contract import Transaction, fetch_number, fetch_value
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from mainstay.control.domain.event_chain import HASHED
-from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.contract import Row, Transaction, encode_json, fetch_value, placeholders
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions, walk
-from mainstay.control.store.engine.queries import encode_json, fetch_value, placeholders
 from mainstay.control.store.engine.records import Record, Table, to_time, wire_names
 
 

@@ -8,9 +8,8 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.domain.jobs import ACTIVE, JobStatus
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.paging import SqlCondition
-from mainstay.control.store.engine.queries import (
+from mainstay.control.store.engine.contract import (
+    Transaction,
     decode_optional,
     encode_optional,
     fetch_column,
@@ -19,6 +18,7 @@ from mainstay.control.store.engine.queries import (
     literals,
     placeholders,
 )
+from mainstay.control.store.engine.paging import SqlCondition
 from mainstay.control.store.engine.records import (
     MAX_DEPENDANTS,
     Record,

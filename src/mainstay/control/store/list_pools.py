@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.queries import fetch_column, placeholders
+from mainstay.control.store.engine.contract import Transaction, fetch_column, placeholders
 from mainstay.control.store.engine.records import MAX_DEPENDANTS, Record, Table, to_microseconds
 
 V = TypeVar("V", bound=Record)

@@ -7,10 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Transaction, Value
+from mainstay.control.store.engine.contract import Transaction, Value, fetch_number
 from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
-from mainstay.control.store.engine.queries import fetch_number
 from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds, to_time
 from mainstay.nouns.metric_types import NOUN
 

@@ -8,9 +8,8 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.domain.orphans import OrphanReason
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.paging import SqlCondition
-from mainstay.control.store.engine.queries import (
+from mainstay.control.store.engine.contract import (
+    Transaction,
     decode_optional,
     encode_json,
     encode_optional,
@@ -18,6 +17,7 @@ from mainstay.control.store.engine.queries import (
     fetch_value,
     placeholders,
 )
+from mainstay.control.store.engine.paging import SqlCondition
 from mainstay.control.store.engine.records import MAX_DEPENDANTS, Record, Table, to_microseconds
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.queries import fetch_value
+from mainstay.control.store.engine.contract import Transaction, fetch_value
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mainstay.control.store.engine.contract import Transaction
-from mainstay.control.store.engine.queries import placeholders
+from mainstay.control.store.engine.contract import Transaction, placeholders
 from mainstay.control.store.engine.records import Record, Table
 
 

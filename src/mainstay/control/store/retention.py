@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mainstay.control.store.engine.contract import Row, Transaction
-from mainstay.control.store.engine.queries import encode_json
+from mainstay.control.store.engine.contract import Row, Transaction, encode_json
 from mainstay.control.store.engine.records import to_microseconds, to_time
 from mainstay.control.store.events import EventCheckpoint, lock_chain, read_checkpoint, save_checkpoint
 from mainstay.control.store.jobs import ACTIVE_STATUSES

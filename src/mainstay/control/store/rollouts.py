@@ -9,9 +9,8 @@ import msgspec
 
 from mainstay.control.domain.jobs import JobStatus
 from mainstay.control.domain.rollouts import OPEN, ItemStatus, RolloutStatus
-from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.contract import Row, Transaction, encode_json, fetch_number, fetch_value, literals
 from mainstay.control.store.engine.paging import SqlCondition
-from mainstay.control.store.engine.queries import encode_json, fetch_number, fetch_value, literals
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 

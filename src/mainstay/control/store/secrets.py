@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from mainstay.control.store.engine.contract import Row, Transaction
-from mainstay.control.store.engine.queries import fetch_value, placeholders
+from mainstay.control.store.engine.contract import Row, Transaction, fetch_value, placeholders
 from mainstay.control.store.engine.records import to_microseconds
 
 

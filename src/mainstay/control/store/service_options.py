@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Transaction, placeholders
 from mainstay.control.store.engine.declared_structs import row_of
-from mainstay.control.store.engine.queries import placeholders
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.nouns import service_option_types, service_options
 

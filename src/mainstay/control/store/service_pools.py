@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Transaction, encode_json, fetch_value
 from mainstay.control.store.engine.declared_structs import row_of
-from mainstay.control.store.engine.queries import encode_json, fetch_value
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.list_pools import ListedValues
 from mainstay.nouns import service_pool_sets

@@ -7,9 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.contract import Row, Transaction, encode_json
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
-from mainstay.control.store.engine.queries import encode_json
 from mainstay.control.store.engine.records import Record, Table, to_time
 
 

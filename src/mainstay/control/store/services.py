@@ -8,9 +8,15 @@ from datetime import datetime
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Row, Transaction
+from mainstay.control.store.engine.contract import (
+    Row,
+    Transaction,
+    encode_json,
+    fetch_column,
+    fetch_value,
+    placeholders,
+)
 from mainstay.control.store.engine.paging import SqlCondition
-from mainstay.control.store.engine.queries import encode_json, fetch_column, fetch_value, placeholders
 from mainstay.control.store.engine.records import MAX_DEPENDANTS, ForeignId, Record, Table, to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.contract import Transaction, fetch_number, fetch_value
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions, walk
-from mainstay.control.store.engine.queries import fetch_number, fetch_value
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.events import EVENTS, EventRow
 

@@ -9,8 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Row, Transaction
-from mainstay.control.store.engine.queries import encode_json, placeholders
+from mainstay.control.store.engine.contract import Row, Transaction, encode_json, placeholders
 from mainstay.control.store.engine.records import Record, Table, to_microseconds
 
 Role = Literal["admin", "participant", "agent"]

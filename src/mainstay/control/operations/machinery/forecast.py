@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
 from mainstay.control.domain.lifecycle import transitions
+from mainstay.control.domain.moves import MoveAgent, runs_of_move
 from mainstay.control.domain.properties.traversal import SecretPlace, secrets_in
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations.machinery import job_chains
+from mainstay.control.operations.machinery.bundles import open_bundle
 from mainstay.control.operations.machinery.job_chains import OrderedChanges
-from mainstay.control.operations.machinery.move_steps import ForecastStep, steps_of_move
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
+from mainstay.control.store import blueprints
+from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.blueprints import versions_of
 from mainstay.control.store.engine.contract import Transaction
 from mainstay.control.store.jobs import JobRow, active_job
 from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, ServicePoolValue, held_by
 from mainstay.control.store.services import ServiceContext, ServiceRow
+from mainstay.foundation.documents import read_yaml
 from mainstay.foundation.vault import VAULT_PREFIX
+from mainstay.foundation.yaml.document import decode
 
 DRY_REFERENCE = f"{VAULT_PREFIX}dry-run"
 
@@ -78,7 +84,7 @@ async def forecast_outcome(work: UnitOfWork, outcome: OrderOutcome) -> Forecast:
     if outcome.is_move:
         job = await active_job(work.tx, outcome.service.id)
         target_id = outcome.service.agent_id if job is None else job.agent_id
-        return msgspec.structs.replace(forecast, steps=await steps_of_move(work, outcome.service, target_id))
+        return msgspec.structs.replace(forecast, steps=await _steps_of_move(work, outcome.service, target_id))
     version = await _version_after(work, outcome)
     return forecast if version is None else msgspec.structs.replace(forecast, blueprint_version=version)
 
@@ -132,3 +138,40 @@ def _mask(value: object, sealed: frozenset[str]) -> object:
     if isinstance(value, list):
         return [_mask(item, sealed) for item in value]
     return value
+
+
+DEFINITION = "blueprint.yaml"
+
+
+class StepAgent(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    status: str
+
+
+class ForecastStep(msgspec.Struct, frozen=True):
+    """A run on a host that the order causes: a job, or after a move the clean-up of the old host."""
+
+    agent: StepAgent
+    action: str
+    # In the order in which the agent applies them. Empty: the blueprint has none for the action.
+    manifests: list[str]
+    # What happens, or why it does not.
+    summary: str
+
+
+async def _steps_of_move(work: UnitOfWork, service: ServiceRow, target_id: str) -> list[ForecastStep]:
+    agents = await AGENTS.many(work.tx, (target_id, service.agent_id))
+    content = None if service.blueprint_digest is None else await blueprints.find(work.tx, service.blueprint_digest)
+    blueprint = None if content is None else await asyncio.to_thread(_read_definition, content)
+    named = [StepAgent(each.id, each.name, each.status) for each in (agents[target_id], agents[service.agent_id])]
+    runs = runs_of_move(blueprint, service.status, *(MoveAgent(each.name, each.status) for each in named))
+    return [
+        ForecastStep(agent, run.action, list(run.manifests), run.summary)
+        for agent, run in zip(named, runs, strict=True)
+    ]
+
+
+def _read_definition(content: bytes) -> object:
+    """Of a bundle that was checked when it was pushed."""
+    return read_yaml(decode(open_bundle(content)[DEFINITION], DEFINITION), DEFINITION)

@@ -1,13 +1,14 @@
-"""Rows that a body names by their ids: they must exist, and participants create only below their own."""
+"""Rows that a request names: they must exist, participants create only below their own, and a row that others refer
+to is not deleted."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
 from mainstay.control.access import Role
-from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
+from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.store.engine.records import Record, Table
+from mainstay.control.store.engine.records import Record, Table, referring_ids
 
 R = TypeVar("R", bound=Record)
 
@@ -35,3 +36,12 @@ def refuse_for_others(work: UnitOfWork, participant_id: str, things: str) -> Non
     caller = work.required_caller
     if caller.role is not Role.ADMIN and participant_id != caller.participant_id:
         raise NotPermitted(f"you can create {things} only for your own participant")
+
+
+async def refuse_if_needed(work: UnitOfWork, table: Table[R], record: R, columns: dict[str, tuple[str, str]]) -> None:
+    """`columns`: name of the dependants → (table, column that refers to this record)."""
+    found = {
+        noun: await referring_ids(work.tx, other, column, record.id) for noun, (other, column) in columns.items()
+    }
+    if any(found.values()):
+        raise InUse(f"{table.noun.replace('_', ' ')} {record.id}", found)

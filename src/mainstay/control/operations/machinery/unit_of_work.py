@@ -14,8 +14,8 @@ import msgspec
 from mainstay.control.access import Caller, Relation, reading_relation, relation_of
 from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.domain.retention import RetentionPeriods
+from mainstay.control.domain.values import equal
 from mainstay.control.operations.machinery.definitions import Definitions
-from mainstay.control.operations.machinery.diff import diff
 from mainstay.control.operations.machinery.refusals import NotFound, NotPermitted
 from mainstay.control.operations.machinery.server_clock import ServerClock
 from mainstay.control.store.agents import AgentRow
@@ -181,7 +181,7 @@ class UnitOfWork:
             initiator_id=SYSTEM_ID if caller is None else caller.token_id,
             initiator_role=None if caller is None else caller.role.value,
             entity_id=row.id,
-            properties={"diff": diff(_document(before), _document(after)), **more},
+            properties={"diff": _diff(_document(before), _document(after)), **more},
             **owners,
         )
         await EVENTS.insert(
@@ -197,3 +197,29 @@ class UnitOfWork:
 
 def _document(record: Record | None) -> object:
     return {} if record is None else msgspec.to_builtins(record)
+
+
+def _diff(before: object, after: object, path: str = "") -> list[dict[str, object]]:
+    """Compares objects member by member; any other value is replaced as a whole."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        patch: list[dict[str, object]] = []
+        for name in before:
+            if name not in after:
+                place = _join(path, name)
+                patch += [{"op": "test", "path": place, "value": before[name]}, {"op": "remove", "path": place}]
+        for name, value in after.items():
+            if name not in before:
+                patch.append({"op": "add", "path": _join(path, name), "value": value})
+            else:
+                patch += _diff(before[name], value, _join(path, name))
+        return patch
+    if equal(before, after):
+        return []
+    return [{"op": "test", "path": path, "value": before}, {"op": "replace", "path": path, "value": after}]
+
+
+def _join(path: str, name: object) -> str:
+    text = str(name)
+    if "~" in text or "/" in text:
+        text = text.replace("~", "~0").replace("/", "~1")
+    return f"{path}/{text}"

@@ -1,1 +1,1 @@
-"""The database behind the store: contract, drivers, dialects, short forms of queries, paging, migrations, backup."""
+"""The database behind the store: contract, drivers, dialects, paging, migrations, backup."""

@@ -14,8 +14,7 @@ import msgspec
 from mainstay.control.access import Caller, Relation
 from mainstay.control.domain.values import is_uuid
 from mainstay.control.store.engine import trigrams
-from mainstay.control.store.engine.contract import Row, Transaction, Value
-from mainstay.control.store.engine.queries import fetch_number, placeholders
+from mainstay.control.store.engine.contract import Row, Transaction, Value, fetch_number, placeholders
 from mainstay.control.store.engine.records import ColumnKind, Record, Table, fold, to_microseconds, wire_names
 from mainstay.foundation.numbers import parse_count
 from mainstay.foundation.suggestions import did_you_mean

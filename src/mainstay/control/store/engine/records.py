@@ -11,8 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, g
 
 import msgspec
 
-from mainstay.control.store.engine.contract import Row, Transaction, Value
-from mainstay.control.store.engine.queries import encode_json, fetch_column, placeholders
+from mainstay.control.store.engine.contract import Row, Transaction, Value, encode_json, fetch_column, placeholders
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Of the dependants of a row: a refusal names the first ones.

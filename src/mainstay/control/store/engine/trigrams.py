@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mainstay.control.store.engine.contract import Transaction, Value
-from mainstay.control.store.engine.queries import encode_json
+from mainstay.control.store.engine.contract import Transaction, Value, encode_json
 
 LENGTH = 3
 # The first trigrams are selective enough.
