@@ -58,9 +58,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=str(DEFAULT_PARALLEL),
         help=f"hosts at the same time (default {DEFAULT_PARALLEL})",
     )
-    group.add_argument("--batch", metavar="N|N%", help="finish so many hosts before the next ones begin: 5 or 10%%")
+    group.add_argument("--batch", metavar="N|N%", help="batch size: finish 5 hosts, or 10%%, before the next batch")
     group.add_argument(
-        "--stop-after", metavar="N", help="begin no more hosts after N failed (default with --batch: 1)"
+        "--stop-after", metavar="N", help="start no more hosts after N failures (default with --batch: 1)"
     )
     group = parser.add_argument_group("privilege")
     group.add_argument("--become", action="store_true", help="run as root with sudo")

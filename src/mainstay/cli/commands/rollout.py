@@ -79,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="VERSION", help="version of the blueprint; default for update: the latest")
     parser.add_argument("--batch", metavar="N|N%", default="10%", help="size of a wave (default: 10%%)")
     parser.add_argument(
-        "--max-failures", metavar="N", type=int, default=1, help="stop at so many failed runs (default: 1)"
+        "--max-failures", metavar="N", type=int, default=1, help="stop after N failed services (default: 1)"
     )
     parser.add_argument("--pause", action="store_true", help="create it paused; `rollout resume` starts it")
     parser.add_argument("--yes", action="store_true", help="roll out delete: do not ask for a confirmation")

@@ -25,7 +25,7 @@ from mainstay.control.web.noun_pages import (
 API = "/api/v1/enrolment-codes"
 PAGE_SIZE = "50"
 CRUMBS = (("/agents", "Agents"), ("/enrolment-codes", "Enrollment codes"))
-COUNT = NounField("count", "Number of hosts", "number", "The code is used up after so many hosts.", required=True)
+COUNT = NounField("count", "Number of hosts", "number", "How many hosts can use the code.", required=True)
 LIFETIME = NounField(
     "lifetimeSeconds",
     "Valid for",

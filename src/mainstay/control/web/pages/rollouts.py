@@ -130,7 +130,7 @@ async def _new_form(call: PageCall) -> NounForm:
             "maxFailures",
             "Failures",
             "number",
-            "The roll-out stops at so many failed runs.",
+            "The roll-out stops after this many failed services.",
             required=True,
             default="1",
         ),
