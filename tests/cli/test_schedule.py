@@ -10,7 +10,7 @@ import pytest
 
 from mainstay.cli.main import load_command, make_parser
 from mainstay.cli.schedule_units import Schedule, calendar_times, nearest_intervals, read_timer, timer_text
-from mainstay.cli.unit_words import quoted_word
+from mainstay.cli.systemd_units import quoted_word
 from required_parts import need_program
 
 DAY_MINUTES = 24 * 60

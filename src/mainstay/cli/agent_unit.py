@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.unit_words import program_words, quoted_word
+from mainstay.cli.systemd_units import (
+    apply_units,
+    program_words,
+    quoted_word,
+    refuse_hidden_program,
+    running_unit,
+    unit_file,
+    warn_of_temporary_program,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +53,6 @@ def install(arguments: argparse.Namespace) -> int:
     from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
     from mainstay.cli.commands.agent import check_trust
     from mainstay.cli.local_run import exit_on_faults
-    from mainstay.cli.unit_installation import apply_units, running_unit, unit_file
-    from mainstay.cli.unit_sandbox import refuse_hidden_program, warn_of_temporary_program
 
     place = os.path.abspath(arguments.config or default_path(os.environ))
     try:

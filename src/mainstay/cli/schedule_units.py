@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.cli.unit_words import quoted_word
+from mainstay.cli.systemd_units import quoted_word
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,17 +53,14 @@ WantedBy=timers.target
 """
 
 
-class Schedule:
+class Schedule(Struct):
     """One schedule. `every` and `splay` are as typed; `options` are words of `mainstay apply`."""
 
-    __slots__ = ("every", "manifest", "name", "options", "splay")
-
-    def __init__(self, name: str, manifest: str, every: str, splay: str | None, options: Sequence[str] = ()) -> None:
-        self.name = name
-        self.manifest = manifest
-        self.every = every
-        self.splay = splay
-        self.options = list(options)
+    name: str
+    manifest: str
+    every: str
+    splay: str | None
+    options: Sequence[str] = ()
 
     @property
     def service(self) -> str:

@@ -5,7 +5,20 @@ from __future__ import annotations
 import os
 
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.unit_words import program_words, quoted_word, unit_path
+from mainstay.cli.systemd_units import (
+    HOMES,
+    apply_units,
+    is_below,
+    program_places,
+    program_words,
+    quoted_word,
+    refuse_hidden_program,
+    reload_after,
+    running_unit,
+    stopped_unit,
+    unit_file,
+    unit_path,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,8 +103,6 @@ def packaged_unit(program: str) -> str:
 
 
 def install(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.unit_installation import apply_units
-
     if os.geteuid() != 0:
         raise CommandRefused("`mainstay server install` creates a systemd system unit: run it as root")
     document = _removal() if arguments.uninstall else _installation(arguments)
@@ -106,17 +117,12 @@ def install(arguments: argparse.Namespace) -> int:
 
 
 def _installation(arguments: argparse.Namespace) -> Node:
-    from mainstay.cli.unit_installation import running_unit, unit_file
-    from mainstay.cli.unit_sandbox import refuse_hidden_program
-
     text = _unit_text(arguments)
     refuse_hidden_program(f"{NAME}.service", text)
     return [{"file": [unit_file(UNIT_PATH, text)]}, {"service": [running_unit(NAME, [UNIT_PATH])]}]
 
 
 def _removal() -> Node:
-    from mainstay.cli.unit_installation import reload_after, stopped_unit
-
     absent: Node = {UNIT_PATH: {"ensure": "absent"}}
     service: list[Node] = [{"service": [stopped_unit(NAME)]}] if os.path.exists(UNIT_PATH) else []
     return [*service, {"file": [absent]}, {"exec": [reload_after([UNIT_PATH])]}]
@@ -198,8 +204,6 @@ def _refuse_unreadable_certificate() -> None:
 
 def _protect_home() -> str:
     """Home directories are hidden, unless the program is in one. Raises if the user of the unit cannot reach it."""
-    from mainstay.cli.unit_sandbox import HOMES, is_below, program_places
-
     places = program_places()
     for place in places:
         closed = next((each for each in _parents(place) if not os.stat(each).st_mode & 0o001), None)

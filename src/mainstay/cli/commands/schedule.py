@@ -26,16 +26,18 @@ from mainstay.cli.schedule_units import (
     service_text,
     timer_text,
 )
-from mainstay.cli.unit_installation import (
+from mainstay.cli.systemd_units import (
     UNIT_DIRECTORY,
     apply_units,
+    program_words,
+    refuse_hidden_program,
     reload_after,
     running_unit,
     stopped_unit,
     unit_file,
+    unit_path,
+    warn_of_temporary_program,
 )
-from mainstay.cli.unit_sandbox import refuse_hidden_program, warn_of_temporary_program
-from mainstay.cli.unit_words import program_words, unit_path
 from mainstay.cli.views.run_display import Palette, printable
 from mainstay.converge.host.sources import is_url
 
