@@ -12,14 +12,13 @@ from urllib.parse import quote
 from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused, add_list_option, print_json
 from mainstay.cli.remote.connection import connected, error_text, find_service
-from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.job_progress import add_wait_options, follow_or_report
 from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
-    add_forecast_options,
+    add_order_options,
+    finish_order,
     forecast_query,
     is_forecast,
-    show_forecast,
+    send_order,
 )
 from mainstay.cli.remote.property_options import add_property_options, has_properties, read_properties, set_nested
 from mainstay.cli.remote.service_types import members_of
@@ -50,10 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="delete: at once, without the agent, which owes the clean-up"
     )
-    add_forecast_options(parser)
-    add_wait_options(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
-    add_remote_options(parser)
+    add_order_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,11 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
         except ServerRefusal as refusal:
             text = error_text(refusal, client.url, members)
             raise CommandRefused(text + _hint(refusal, service, arguments.action)) from refusal
-        if is_forecast(arguments):
-            return show_forecast(arguments, answer, members)
-        if arguments.force:
+        if arguments.force and not is_forecast(arguments):
             return _report_forced(answer, as_json=arguments.json)
-        return follow_or_report(client, answer, arguments.action, arguments)
+        return finish_order(client, arguments, answer, arguments.action, members)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
@@ -92,25 +86,20 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 def _send(client: Client, arguments: argparse.Namespace, service: Any, properties: dict[str, Any]) -> Any:
     path = f"/services/{service['id']}"
-    query = forecast_query(arguments)
-    body: dict[str, Any] = {"properties": properties} if properties else {}
     if arguments.action == "delete":
+        query = forecast_query(arguments)
         if arguments.force:
             query["force"] = "true"
         if arguments.plan_digest:
             query["planDigest"] = arguments.plan_digest
         response = client.call("DELETE", path, query=query, timeout_seconds=PLAN_SECONDS)
         return response or _after_deletion(client, service["id"], forced=arguments.force)
-    if arguments.to:
-        body["blueprintVersion"] = arguments.to
-    if arguments.plan_digest:
-        body["planDigest"] = arguments.plan_digest
+    # Only an update has a new name.
+    given = {"properties": properties, "blueprintVersion": arguments.to, "name": arguments.rename}
+    body = {name: value for name, value in given.items() if value}
     if arguments.action == "update":
-        if arguments.rename:
-            body["name"] = arguments.rename
-        return client.call("PATCH", path, body, query=query, timeout_seconds=PLAN_SECONDS)
-    action = quote(arguments.action, safe="")
-    return client.post(f"{path}/{action}", body, query=query, timeout_seconds=PLAN_SECONDS)
+        return send_order(client, arguments, "PATCH", path, body)
+    return send_order(client, arguments, "POST", f"{path}/{quote(arguments.action, safe='')}", body)
 
 
 def _after_deletion(client: Client, service_id: str, *, forced: bool) -> Any:

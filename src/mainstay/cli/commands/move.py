@@ -9,15 +9,7 @@ from __future__ import annotations
 from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, error_text, find_agent, find_service
-from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.job_progress import add_wait_options, follow_or_report
-from mainstay.cli.remote.plan_options import (
-    PLAN_SECONDS,
-    add_forecast_options,
-    forecast_query,
-    is_forecast,
-    show_forecast,
-)
+from mainstay.cli.remote.plan_options import add_order_options, finish_order, is_forecast, send_order
 from mainstay.cli.remote.service_types import members_of
 from mainstay.cli.views.run_display import printable
 
@@ -32,10 +24,7 @@ GROUP = "operate"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
     parser.add_argument("--agent", metavar="AGENT", required=True, help="name or id of the target")
-    add_forecast_options(parser)
-    add_wait_options(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
-    add_remote_options(parser)
+    add_order_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,18 +32,14 @@ def run(arguments: argparse.Namespace) -> int:
         service = find_service(client, arguments.service)
         target = find_agent(client, arguments.agent)
         members = members_of(client.get(f"/service-types/{service['serviceTypeId']}"))
-        body = {"agentId": target["id"]}
-        if arguments.plan_digest:
-            body["planDigest"] = arguments.plan_digest
-        path = f"/services/{service['id']}/agent"
         try:
-            answer = client.call("PUT", path, body, query=forecast_query(arguments), timeout_seconds=PLAN_SECONDS)
+            answer = send_order(
+                client, arguments, "PUT", f"/services/{service['id']}/agent", {"agentId": target["id"]}
+            )
         except ServerRefusal as refusal:
             raise CommandRefused(error_text(refusal, client.url, members)) from refusal
-        if is_forecast(arguments):
-            return show_forecast(arguments, answer, members, agent=target["name"])
-        code = follow_or_report(client, answer, "create", arguments)
-        if code == 0 and arguments.wait and not arguments.json:
+        code = finish_order(client, arguments, answer, "create", members, agent=target["name"])
+        if code == 0 and arguments.wait and not (arguments.json or is_forecast(arguments)):
             old, new = printable(service["agent"]["name"]), printable(target["name"])
             print(f"Moved from {old} to {new}. {old} cleans up its host; `mainstay orphans` shows the progress.")
         return code

@@ -26,15 +26,7 @@ from mainstay.cli.remote.connection import (
     print_warning,
     short_id,
 )
-from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.job_progress import add_wait_options, follow_or_report
-from mainstay.cli.remote.plan_options import (
-    PLAN_SECONDS,
-    add_forecast_options,
-    forecast_query,
-    is_forecast,
-    show_forecast,
-)
+from mainstay.cli.remote.plan_options import add_order_options, finish_order, is_forecast, send_order
 from mainstay.cli.remote.property_options import add_property_options, read_properties
 from mainstay.cli.remote.service_types import members_of
 
@@ -66,14 +58,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_list_option(parser, "--tag", "TAG", "choose among agents with this tag")
     parser.add_argument("--group", metavar="GROUP", help=f"service group (default: {DEFAULT_GROUP!r})")
     parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="customer; required for an admin")
-    add_forecast_options(parser)
-    add_wait_options(parser)
     parser.add_argument("--another", action="store_true", help="order even if a service with this name exists")
     parser.add_argument(
         "--idempotency-key", metavar="KEY", help="repeat an order whose response was lost, without ordering twice"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
-    add_remote_options(parser)
+    add_order_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -97,9 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandRefused(
                 error_text(refusal, client.url, members) + _hint(refusal, service_type["name"])
             ) from refusal
-        if is_forecast(arguments):
-            return show_forecast(arguments, answer, members, agent=_agent_name(client, body))
-        return follow_or_report(client, answer, "create", arguments)
+        agent = _agent_name(client, body) if is_forecast(arguments) else ""
+        return finish_order(client, arguments, answer, "create", members, agent=agent)
 
 
 def _hint(refusal: ServerRefusal, name: str) -> str:
@@ -182,9 +170,8 @@ def _find_group(client: Client, consumer: str | None, name: str, *, create: bool
 
 def _send(client: Client, arguments: argparse.Namespace, body: dict[str, Any]) -> Any:
     """Retries with the same idempotency key if the response is lost, so that nothing is ordered twice."""
-    query = forecast_query(arguments)
-    if query:
-        return client.post("/services", body, query=query, timeout_seconds=PLAN_SECONDS)
+    if is_forecast(arguments):
+        return send_order(client, arguments, "POST", "/services", body)
     key = arguments.idempotency_key or str(uuid4())
     for pause in (*RETRY_DELAYS_SECONDS, None):
         try:

@@ -1,4 +1,4 @@
-"""Options for dry runs and plans of orders and actions, and their output."""
+"""What `order`, `do` and `move` share: their options, how they send, and the output of dry runs and plans."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED
+from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.job_progress import add_wait_options, follow_or_report
 from mainstay.cli.remote.service_types import hide_secrets
 from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import Palette, printable
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from mainstay.agent.client import Client
     from mainstay.cli.remote.service_types import Members
 
 # The server waits up to 60 s for the agent.
@@ -30,13 +33,38 @@ def _digest_option(text: str) -> str:
     return text
 
 
-def add_forecast_options(parser: argparse.ArgumentParser) -> None:
+def add_order_options(parser: argparse.ArgumentParser) -> None:
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--dry-run", action="store_true", help="only show what the control plane would do")
     modes.add_argument("--plan", action="store_true", help="also show what would change on the host")
     modes.add_argument(
         "--plan-digest", metavar="DIGEST", type=_digest_option, help="make exactly the changes of this plan, or fail"
     )
+    add_wait_options(parser)
+    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
+    add_remote_options(parser)
+
+
+def send_order(client: Client, arguments: argparse.Namespace, method: str, path: str, body: Mapping[str, Any]) -> Any:
+    """Sends an order, or asks for its forecast."""
+    if arguments.plan_digest:
+        body = {**body, "planDigest": arguments.plan_digest}
+    return client.call(method, path, body, query=forecast_query(arguments), timeout_seconds=PLAN_SECONDS)
+
+
+def finish_order(
+    client: Client,
+    arguments: argparse.Namespace,
+    answer: Any,
+    action: str,
+    members: Members | None,
+    *,
+    agent: str = "",
+) -> int:
+    """Prints the forecast, or follows the job. `agent` is the name of the agent, if known."""
+    if is_forecast(arguments):
+        return _show_forecast(arguments, answer, members, agent)
+    return follow_or_report(client, answer, action, arguments)
 
 
 def forecast_query(arguments: argparse.Namespace) -> dict[str, object]:
@@ -50,11 +78,10 @@ def is_forecast(arguments: argparse.Namespace) -> bool:
     return bool(arguments.plan or arguments.dry_run)
 
 
-def show_forecast(
-    arguments: argparse.Namespace, document: Mapping[str, Any], members: Members | None, *, agent: str = ""
+def _show_forecast(
+    arguments: argparse.Namespace, document: Mapping[str, Any], members: Members | None, agent: str
 ) -> int:
-    """Prints a dry run or a plan. `agent` is the name of the agent, if known. Returns exit code 1 if the plan fails on the
-    host."""
+    """Prints a dry run or a plan. Returns exit code 1 if the plan fails on the host."""
     host = document.get("host")
     if arguments.plan and not isinstance(host, dict):
         raise CommandRefused(
