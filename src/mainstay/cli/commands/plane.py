@@ -18,6 +18,7 @@ from mainstay.cli.main import CommandRefused, print_error
 from mainstay.cli.plane.kinds import KINDS
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import add_timeout_option
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,24 +130,20 @@ def _export(client: Client, arguments: argparse.Namespace) -> int:
     return 0
 
 
-class _PlanePlan:
+class _PlanePlan(Struct):
     """What differs, and the requests that remove it; with faults nothing is sent."""
 
-    __slots__ = ("built", "faults", "found", "revision")
-
-    def __init__(self, found: Difference, built: PlaneRequests, revision: int, faults: Sequence[PlaneFault]) -> None:
-        self.found = found
-        self.built = built
-        self.revision = revision
-        self.faults = faults
+    found: Difference
+    built: PlaneRequests
+    revision: int
+    faults: Sequence[PlaneFault]
 
 
-class _Run:
+class _Run(Struct):
     """One plan or apply."""
 
-    def __init__(self, client: Client, arguments: argparse.Namespace) -> None:
-        self._client = client
-        self._arguments = arguments
+    _client: Client
+    _arguments: argparse.Namespace
 
     def run(self) -> int:
         from mainstay.agent.client import ServerRefusal, Unreachable
@@ -349,7 +346,7 @@ def _pack_blueprints(content: PlaneContent) -> list[PlaneFault]:
         try:
             packed = _pack(place)
         except CommandRefused as problem:
-            entry.faulty.add("directory")
+            entry.faulty |= {"directory"}
             faults.append(PlaneFault(entry.source.below("directory"), str(problem)))
             continue
         if packed["name"] != entry.path[-1]:

@@ -127,8 +127,7 @@ class _Comparison:
         entry.attributes["properties"] = with_references(entry.attributes.get("properties") or {}, schema, translate)
 
     def _fault(self, entry: Entry, message: str, *steps: str | int) -> None:
-        source = None if entry.source is None else entry.source.below(*steps)
-        self.found.faults.append(PlaneFault(source, message))
+        self.found.faults.append(PlaneFault(entry.place(*steps), message))
 
     def _known_names(self, kind: str, owner: Path = ()) -> list[str]:
         """Names in the files and on the server, for suggestions."""
@@ -273,7 +272,7 @@ class _Comparison:
             attribute = kind.attributes[name]
             value = self._without_unknown_names(entry, name, attribute, given)
             if value is _UNKNOWN:
-                entry.faulty.add(name)
+                entry.faulty |= {name}
             elif attribute.form == VALUES:
                 step.new_values = self._values(entry, name, value) or []
                 step.changes.append((name, None, value))
@@ -468,7 +467,7 @@ class _Comparison:
     def _orders_named_by(self, entry: Entry) -> Iterable[Path]:
         members = entry.members or {}
         for name, value in (entry.attributes.get("properties") or {}).items():
-            for _, text in references_in(value, members.get(name)):
+            for text in references_in(value, members.get(name)):
                 path = find_order(entry, text, self._content, self._snapshot)
                 if isinstance(path, tuple):
                     yield path

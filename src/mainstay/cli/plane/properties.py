@@ -63,19 +63,40 @@ def _exported(value: Any, definition: Definition, name_of: Callable[[str], str |
     return value
 
 
-def secret_faults(value: Any, definition: Definition | None, path: Steps = ()) -> Iterator[tuple[Steps, str]]:
+def secret_faults(value: Any, definition: Definition | None) -> Iterator[tuple[Steps, str]]:
     """(path, message) of each secret that is not a directive."""
-    if definition is None or value is None:
-        return
-    if is_secret(definition):
-        if not is_directive(value):
+    for path, each, known in _leaves(value, definition):
+        if is_secret(known) and each is not None and not is_directive(each):
             yield path, "is a secret: write {keep: true}, {file: FILE} or {env: NAME}, never the value itself"
-    elif isinstance(value, dict):
+
+
+def _leaves(value: Any, definition: Definition | None, path: Steps = ()) -> Iterator[tuple[Steps, Any, Definition]]:
+    """(path, value, definition) of secrets, and of values that are no map or list. A map that is a secret is one leaf."""
+    if definition is None:
+        return
+    if isinstance(value, dict) and not is_secret(definition):
         for name, each in value.items():
-            yield from secret_faults(each, _inner_members(definition).get(name), (*path, name))
-    elif isinstance(value, list):
+            yield from _leaves(each, _inner_members(definition).get(name), (*path, name))
+    elif isinstance(value, list) and not is_secret(definition):
         for number, each in enumerate(value):
-            yield from secret_faults(each, definition.get("items"), (*path, number))
+            yield from _leaves(each, definition.get("items"), (*path, number))
+    else:
+        yield path, value, definition
+
+
+def _replaced(
+    value: Any, definition: Definition | None, replace: Callable[[Steps, Any, Definition], Any], path: Steps = ()
+) -> Any:
+    """The value with every leaf replaced."""
+    if definition is None:
+        return value
+    if isinstance(value, dict) and not is_secret(definition):
+        members = _inner_members(definition)
+        return {name: _replaced(each, members.get(name), replace, (*path, name)) for name, each in value.items()}
+    if isinstance(value, list) and not is_secret(definition):
+        items = definition.get("items")
+        return [_replaced(each, items, replace, (*path, number)) for number, each in enumerate(value)]
+    return replace(path, value, definition)
 
 
 def is_directive(value: Any) -> bool:
@@ -85,37 +106,18 @@ def is_directive(value: Any) -> bool:
     return given is True if name == KEEP else name in (FILE, ENVIRONMENT) and isinstance(given, str) and bool(given)
 
 
-def with_references(
-    value: Any, definition: Definition | None, translate: Callable[[Steps, str], str], path: Steps = ()
-) -> Any:
+def with_references(value: Any, definition: Definition | None, translate: Callable[[Steps, str], str]) -> Any:
     """The value with every reference to a service translated; `translate` gets its path and text."""
-    if definition is None or isinstance(value, SecretValue):
-        return value
-    if isinstance(value, str):
-        return translate(path, value) if is_reference(definition) else value
-    if isinstance(value, dict) and not is_secret(definition):
-        members = _inner_members(definition)
-        return {
-            name: with_references(each, members.get(name), translate, (*path, name)) for name, each in value.items()
-        }
-    if isinstance(value, list):
-        items = definition.get("items")
-        return [with_references(each, items, translate, (*path, number)) for number, each in enumerate(value)]
-    return value
+
+    def replace(path: Steps, each: Any, known: Definition) -> Any:
+        return translate(path, each) if isinstance(each, str) and is_reference(known) else each
+
+    return _replaced(value, definition, replace)
 
 
-def references_in(value: Any, definition: Definition | None, path: Steps = ()) -> Iterator[tuple[Steps, str]]:
-    """(path, name) of each reference to a service."""
-    if definition is None:
-        return
-    if isinstance(value, str) and is_reference(definition):
-        yield path, value
-    elif isinstance(value, dict) and not is_secret(definition):
-        for name, each in value.items():
-            yield from references_in(each, _inner_members(definition).get(name), (*path, name))
-    elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from references_in(each, definition.get("items"), (*path, number))
+def references_in(value: Any, definition: Definition | None) -> Iterator[str]:
+    """The name of each service that the value refers to."""
+    return (each for _, each, known in _leaves(value, definition) if isinstance(each, str) and is_reference(known))
 
 
 def changed_properties(
@@ -178,33 +180,25 @@ def _same_without_secrets(wanted: Any, actual: Any, definition: Definition | Non
 
 def complete_value(value: Any, stored: Any, definition: Definition | None) -> Any:
     """The value with its secrets as `SecretValue`, each with what is stored in the same place."""
-    if definition is None or value is None:
-        return value
-    if is_secret(definition):
-        return SecretValue(value, stored)
-    if isinstance(value, dict):
-        members = _inner_members(definition)
-        known = stored if isinstance(stored, dict) else {}
-        return {name: complete_value(each, known.get(name), members.get(name)) for name, each in value.items()}
-    if isinstance(value, list):
-        listed = stored if isinstance(stored, list) else []
-        items = definition.get("items")
-        return [
-            complete_value(each, listed[number] if number < len(listed) else None, items)
-            for number, each in enumerate(value)
-        ]
+
+    def replace(path: Steps, each: Any, known: Definition) -> Any:
+        return SecretValue(each, _value_at(stored, path)) if is_secret(known) and each is not None else each
+
+    return _replaced(value, definition, replace)
+
+
+def _value_at(value: Any, path: Steps) -> Any:
+    """None if there is no such place."""
+    for step in path:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, dict) else None
+        else:
+            value = value[step] if isinstance(value, list) and step < len(value) else None
     return value
 
 
 def shown_value(value: Any, definition: Definition | None) -> Any:
     """The value without its secrets, for the plan."""
-    if definition is None or value is None:
-        return value
-    if is_secret(definition):
-        return SHOWN_SECRET
-    if isinstance(value, dict):
-        members = _inner_members(definition)
-        return {name: shown_value(each, members.get(name)) for name, each in value.items()}
-    if isinstance(value, list):
-        return [shown_value(each, definition.get("items")) for each in value]
-    return value
+    return _replaced(
+        value, definition, lambda _, each, known: SHOWN_SECRET if is_secret(known) and each is not None else each
+    )

@@ -184,8 +184,7 @@ class _Builder:
             try:
                 return self._secret(entry, value)
             except SecretMissing as problem:
-                source = None if entry.source is None else entry.source.below(*steps)
-                self.built.faults.append(PlaneFault(source, str(problem)))
+                self.built.faults.append(PlaneFault(entry.place(*steps), str(problem)))
                 return ""
         if isinstance(value, dict):
             return {name: self._with_secrets(entry, each, (*steps, name)) for name, each in value.items()}

@@ -11,6 +11,7 @@ from mainstay.cli.plane.pool_ranges import write_values
 from mainstay.cli.plane.properties import exported
 from mainstay.cli.remote.connection import list_items
 from mainstay.cli.remote.service_types import members_of
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,10 +75,9 @@ def read_snapshot(client: Client, *, orders: bool) -> Snapshot:
     return snapshot
 
 
-class _Reader:
-    def __init__(self, client: Client, snapshot: Snapshot) -> None:
-        self._client = client
-        self._snapshot = snapshot
+class _Reader(Struct):
+    _client: Client
+    _snapshot: Snapshot
 
     def _list(self, path: str, query: Mapping[str, object] | None = None) -> list[Any]:
         found = list_items(self._client, path, query, MAX_ROWS + 1)

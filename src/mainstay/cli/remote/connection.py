@@ -22,6 +22,7 @@ from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.connection_options import checked_ca_file
 from mainstay.cli.remote.service_types import allowed_text, terminal_states, walk_properties
 from mainstay.cli.views.run_display import printable
+from mainstay.foundation import Struct
 from mainstay.foundation.private_files import write_private_file
 from mainstay.foundation.suggestions import did_you_mean
 
@@ -77,16 +78,13 @@ def _config_directory() -> Path:
     return Path(base) / "mainstay"
 
 
-class Login:
+class Login(Struct):
     """The server of a command, the token, and how to connect to it. None: unknown."""
 
-    __slots__ = ("ca_file", "insecure", "token", "url")
-
-    def __init__(self, url: str | None, token: str | None, ca_file: str | None, *, insecure: bool) -> None:
-        self.url = url
-        self.token = token
-        self.ca_file = ca_file
-        self.insecure = insecure
+    url: str | None
+    token: str | None
+    ca_file: str | None
+    insecure: bool
 
     def client(self) -> Client:
         if not self.url or not self.token:

@@ -14,6 +14,7 @@ from mainstay.cli.main import print_error, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, short_id
 from mainstay.cli.views.run_display import Palette, indented, printable
 from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_bar, terminal_width, truncate
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,12 +72,11 @@ class ProgressOutput:
             self.painted = False
 
 
-class FollowResult:
+class FollowResult(Struct):
     """The service and its newest job; the job is None if there never was one."""
 
-    def __init__(self, service: Any, job: Any) -> None:
-        self.service = service
-        self.job = job
+    service: Any
+    job: Any
 
     @property
     def exit_code(self) -> int:
@@ -196,14 +196,13 @@ def _poll(
         time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
 
 
-class ServerContact:
+class ServerContact(Struct):
     """Reads again while the server does not answer. Raises the error when it is time to give up."""
 
-    def __init__(self, screen: ProgressOutput, deadline: float, *, forever: bool = False) -> None:
-        self._screen = screen
-        self._deadline = deadline
-        self._forever = forever
-        self._lost_at: float | None = None
+    _screen: ProgressOutput
+    _deadline: float
+    forever: bool = False
+    _lost_at: float | None = None
 
     def read(self, call: Callable[..., Any], *arguments: Any) -> Any:
         while True:
@@ -226,7 +225,7 @@ class ServerContact:
             self._screen.update(f"the server limits requests, going on in {seconds:g} s")
         else:
             self._lost_at = self._lost_at or now
-            if not self._forever and now - self._lost_at > RECONNECT_SECONDS:
+            if not self.forever and now - self._lost_at > RECONNECT_SECONDS:
                 raise error
             seconds = MAX_DELAY_SECONDS
             self._screen.update("the server is unreachable, retrying")
