@@ -5,17 +5,28 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fork_server
 from mainstay.converge.host.throw_away_host import SystemdHost, is_visible_in_host, why_unavailable
 from required_parts import need
 
-PROGRAM = Path(sys.executable).with_name("mainstay")
+CLONE = Path(__file__).parents[2]
+# Units have a /tmp of their own, so that hosts see a clone below /tmp at another place, too, with a program there.
+IS_TEMPORARY = any(CLONE.is_relative_to(place) for place in ("/tmp", "/var/tmp"))
+MOVED = Path("/opt/mainstay-under-test")
+PROGRAM = MOVED / "bin" / "mainstay" if IS_TEMPORARY else fork_server.PROGRAM
+MOVED_PROGRAM = f"""#!{MOVED}/tree/.venv/bin/python
+import sys
+sys.path.insert(0, "{MOVED}/tree/src")
+from mainstay.cli.main import program
+program()
+"""
 # Wrappers, first on PATH: each records its arguments, then runs the real program.
 RECORDED = ("systemctl", "apt-get", "dpkg")
 RECORDER = """#!/bin/sh
@@ -97,16 +108,24 @@ def need_systemd() -> None:
 
 @cache
 def why_no_host() -> str | None:
-    if not PROGRAM.exists():
+    if not fork_server.PROGRAM.exists():
         return f"mainstay is not installed beside {sys.executable}"
     return why_unavailable()
 
 
-def boot(name: str, *, network: bool = False, disk: Path | None = None) -> SystemdHost:
+@contextmanager
+def boot(name: str, *, network: bool = False, disk: Path | None = None) -> Iterator[SystemdHost]:
     # The project and its interpreter may be below a directory that the host does not share, such as /tmp.
-    needed = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix)}
+    needed = {CLONE, Path(sys.prefix), Path(sys.base_prefix)}
     binds = [path for path in sorted(needed) if not is_visible_in_host(path)]
-    return SystemdHost(name, read_only_binds=binds, network=network, disk=disk)
+    machine = SystemdHost(name, read_only_binds=binds, network=network, disk=disk)
+    if IS_TEMPORARY:
+        machine.binds += f"{CLONE}\t{MOVED}/tree\n"
+    with machine:
+        if IS_TEMPORARY:
+            machine.write(str(PROGRAM), MOVED_PROGRAM, mode=0o755)
+            machine.shell(f"ln -sf {MOVED}/tree/.venv/bin/python {PROGRAM.with_name('python')}")
+        yield machine
 
 
 @pytest.fixture(scope="session")
