@@ -53,6 +53,8 @@ class Member(Struct):
     fixed: bool = False
     # What a new row has without it. None: null.
     default: object = None
+    # What the form of a new row shows. Empty: the default.
+    initial: str = ""
     # Allowed texts, with the words of forms.
     choices: Mapping[str, str] = {}
     # The list of the noun whose ids it holds, as in the API: `/participants`.
@@ -116,6 +118,8 @@ class PlaneKind(Struct):
     owners: tuple[str, ...] = ()
     # What messages call it. Empty: as its noun.
     word: str = ""
+    # Meaning of its attribute `values`, if its rows are pools.
+    values: str = ""
     # Belongs to the whole server: only admins write it.
     is_global: bool = False
     # Exists as soon as another entry is below it.
@@ -139,6 +143,8 @@ class Noun(Struct):
     # Of its lists.
     sort: str = "name"
     plane: tuple[PlaneKind, ...] = ()
+    # Members of bodies that no front end needs → why.
+    api_only: Mapping[str, str] = {}
     # Front end → why it does not have this noun.
     left_out: Mapping[str, str] = {}
 

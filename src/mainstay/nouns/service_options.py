@@ -58,6 +58,7 @@ NOUN = Noun(
     short="option",
     owner=owning_participant("providerId", "provider of the option", "provider"),
     sort="displayOrder",
+    api_only={"serviceOptionType": "the type by its name, instead of serviceOptionTypeId"},
     plane=(
         PlaneKind(
             "options",

@@ -8,12 +8,14 @@ from mainstay import nouns
 from mainstay.foundation import Struct
 from mainstay.nouns import (
     agent_types,
+    config_pools,
     metric_types,
     participants,
     service_groups,
     service_option_types,
     service_options,
     service_pool_sets,
+    service_pools,
 )
 
 TYPE_CHECKING = False
@@ -111,6 +113,8 @@ def _kinds_of(noun: nouns.Noun, known: Mapping[str, Kind]) -> Iterator[Kind]:
             for each in noun.in_front_end(nouns.PLANE)
             if each.name not in (noun.key, *members.values())
         }
+        if plane.values:
+            attributes["values"] = Attribute(VALUES, "", plane.values)
         yield Kind(
             plane.name,
             plane.word or noun.word,
@@ -124,19 +128,6 @@ def _kinds_of(noun: nouns.Noun, known: Mapping[str, Kind]) -> Iterator[Kind]:
             implied=plane.implied,
         )
 
-
-PROPERTY_TYPES = ("string", "integer", "number", "boolean", "json")
-_POOL = {
-    "type": Attribute(TEXT, "type", "poolType that generators use", fixed=True, required=True),
-    "propertyType": Attribute(
-        TEXT, "propertyType", "type of the values", fixed=True, required=True, choices=PROPERTY_TYPES
-    ),
-}
-_CONFIG_POOL = {
-    **_POOL,
-    "generatorConfig": Attribute(OBJECT, "generatorConfig", "configuration of the generator"),
-    "values": Attribute(VALUES, "", "values of the pool; ranges such as 8100-8199 in a pool of integers"),
-}
 
 # In the order of their creation: an entry refers only to kinds before its own, and to orders before it.
 KINDS: dict[str, Kind] = _kinds(
@@ -169,40 +160,8 @@ KINDS: dict[str, Kind] = _kinds(
         agent_types.NOUN,
         service_options.NOUN,
         service_pool_sets.NOUN,
-        Kind(
-            "pools",
-            "pool",
-            "/service-pools",
-            "pools, by provider, pool set and name",
-            {
-                **_POOL,
-                "subnet": Attribute(
-                    OBJECT, "generatorConfig", "network of a subnet pool: cidr, excludeFirst, excludeLast"
-                ),
-                "values": Attribute(
-                    VALUES, "", "values of a list pool; ranges such as 8100-8199 in a pool of integers"
-                ),
-            },
-            owners=("participants", "poolSets"),
-            owner_members=(None, "servicePoolSetId"),
-        ),
-        Kind(
-            "configPools",
-            "config pool",
-            "/config-pools",
-            "config pools of participants, by owner and name",
-            _CONFIG_POOL,
-            owners=("participants",),
-            owner_members=("participantId",),
-        ),
-        Kind(
-            "globalConfigPools",
-            "global config pool",
-            "/config-pools",
-            "config pools of all providers, by name",
-            _CONFIG_POOL,
-            is_global=True,
-        ),
+        service_pools.NOUN,
+        config_pools.NOUN,
         Kind(
             "agents",
             "agent",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery import pool_allocation
-from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag, with_given
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, change_of, new_of, with_given
 from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_unusable
 from mainstay.control.operations.machinery.named_rows import find_named, find_own
 from mainstay.control.operations.machinery.refusals import BadInput, InUse, NotPermitted
@@ -13,28 +15,25 @@ from mainstay.control.store.config_pools import (
     AGENT_VALUES,
     CONFIG_POOL_VALUES,
     CONFIG_POOLS,
-    ConfigGeneratorType,
     ConfigPool,
     ConfigPoolValue,
     delete_free_values,
     find_conflicting,
 )
 from mainstay.control.store.participants import PARTICIPANTS
-from mainstay.control.store.service_pools import PoolPropertyType
+from mainstay.nouns.config_pools import NOUN
 
 
+@new_of(NOUN)
 class NewConfigPool(Body, frozen=True, kw_only=True):
-    name: Name
-    type: Tag
-    property_type: PoolPropertyType
-    generator_type: ConfigGeneratorType
+    type: str
     generator_config: dict[str, object] | None = None
     # None: global.
-    participant_id: Id | None = None
+    participant_id: str | None = None
 
 
+@change_of(NOUN)
 class ConfigPoolChange(Body, frozen=True, kw_only=True):
-    name: Name | None = None
     generator_config: dict[str, object] | None = None
 
 
@@ -55,16 +54,8 @@ async def create_pool(work: UnitOfWork, wanted: NewConfigPool) -> ConfigPool:
         await find_named(work, PARTICIPANTS, participant_id)
     refuse_unusable("generatorConfig", wanted.generator_config, MAX_VALUE_BYTES)
     await _refuse_other_scope(work, wanted.type, participant_id)
-    pool = ConfigPool(
-        **work.new_record(),
-        name=wanted.name,
-        type=wanted.type,
-        property_type=wanted.property_type,
-        generator_type=wanted.generator_type,
-        generator_config=wanted.generator_config,
-        participant_id=participant_id,
-    )
-    return await work.insert(CONFIG_POOLS, pool)
+    given = {**msgspec.structs.asdict(wanted), "participant_id": participant_id}
+    return await work.insert(CONFIG_POOLS, ConfigPool(**work.new_record(), **given))
 
 
 async def _refuse_other_scope(work: UnitOfWork, pool_type: str, participant_id: str | None) -> None:

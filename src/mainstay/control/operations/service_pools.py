@@ -6,7 +6,7 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.operations.machinery import pool_allocation
-from mainstay.control.operations.machinery.bodies import Body, Id, Name, Tag, change_of, new_of, with_given
+from mainstay.control.operations.machinery.bodies import Body, Id, Name, change_of, new_of, with_given
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.named_rows import find_own, refuse_if_needed
 from mainstay.control.operations.machinery.plain_nouns import plain_operations
@@ -20,15 +20,13 @@ from mainstay.control.store.service_pools import (
     SERVICE_POOL_VALUES,
     SERVICE_POOLS,
     SERVICE_VALUES,
-    GeneratorType,
-    PoolPropertyType,
     ServicePool,
     ServicePoolSet,
     ServicePoolValue,
     count_values,
 )
 from mainstay.control.store.services import SERVICES
-from mainstay.nouns import service_pool_sets
+from mainstay.nouns import service_pool_sets, service_pools
 
 
 @new_of(service_pool_sets.NOUN)
@@ -41,18 +39,14 @@ class PoolSetChange(Body, frozen=True, kw_only=True):
     pass
 
 
+@new_of(service_pools.NOUN)
 class NewPool(Body, frozen=True, kw_only=True):
-    name: Name
-    type: Tag
-    property_type: PoolPropertyType
-    generator_type: GeneratorType
-    generator_config: dict[str, object] | None = None
-    service_pool_set_id: Id
+    service_pool_set_id: str
 
 
+@change_of(service_pools.NOUN)
 class PoolChange(Body, frozen=True, kw_only=True):
-    name: Name | None = None
-    generator_config: dict[str, object] | None = None
+    pass
 
 
 class NewPoolValue(Body, frozen=True, kw_only=True):
@@ -115,16 +109,8 @@ async def delete_set(work: UnitOfWork, pool_set: ServicePoolSet) -> None:
 async def create_pool(work: UnitOfWork, wanted: NewPool) -> ServicePool:
     refusal = "the pool set must be your own"
     pool_set = await find_own(work, SERVICE_POOL_SETS, wanted.service_pool_set_id, "provider_id", refusal)
-    pool = ServicePool(
-        **work.new_record(),
-        name=wanted.name,
-        type=wanted.type,
-        property_type=wanted.property_type,
-        generator_type=wanted.generator_type,
-        generator_config=wanted.generator_config,
-        service_pool_set_id=pool_set.id,
-        provider_id=pool_set.provider_id,
-    )
+    given = {**msgspec.structs.asdict(wanted), "service_pool_set_id": pool_set.id}
+    pool = ServicePool(**work.new_record(), **given, provider_id=pool_set.provider_id)
     _check_generator(pool)
     await work.insert(SERVICE_POOLS, pool)
     if pool.generator_type == "subnet":

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
 
 from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.list_pools import ListedValues
-from mainstay.control.store.service_pools import PoolPropertyType
-
-ConfigGeneratorType = Literal["list"]
+from mainstay.nouns.config_pools import NOUN
 
 
+@row_of(NOUN)
 class ConfigPool(Record, frozen=True, kw_only=True):
     name: str
     type: str
-    property_type: PoolPropertyType
-    generator_type: ConfigGeneratorType
+    property_type: str
+    generator_type: str
     generator_config: dict[str, object] | None = None
     # None: global.
     participant_id: str | None = None

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
 
 from mainstay.control.store.engine.contract import Transaction, encode_json, fetch_value
 from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.list_pools import ListedValues
-from mainstay.nouns import service_pool_sets
+from mainstay.nouns import service_pool_sets, service_pools
 
-PoolPropertyType = Literal["string", "integer", "number", "boolean", "json"]
-GeneratorType = Literal["list", "subnet"]
 ADDRESS_BYTES = 16
 
 
@@ -23,11 +20,12 @@ class ServicePoolSet(Record, frozen=True, kw_only=True):
     provider_id: str
 
 
+@row_of(service_pools.NOUN)
 class ServicePool(Record, frozen=True, kw_only=True):
     name: str
     type: str
-    property_type: PoolPropertyType
-    generator_type: GeneratorType
+    property_type: str
+    generator_type: str
     generator_config: dict[str, object] | None = None
     service_pool_set_id: str
     provider_id: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mainstay import nouns
@@ -53,7 +54,7 @@ def declared_pages(
         "path": path,
         "api": API + noun.path,
         "columns": [each for each in (name, *written.values(), *shown, created) if each is not None],
-        "fields": lambda call, row: _form_fields(noun, call, row),
+        "fields": lambda call, row: form_fields(noun, call, row),
         "topics": noun.name,
     }
     if noun.owner is not None:
@@ -78,11 +79,12 @@ def _column(noun: nouns.Noun, member: nouns.Member, written: dict[str, TableColu
     return TableColumn(heading, lambda row: row[name], "code" if is_code else "text")
 
 
-async def _form_fields(noun: nouns.Noun, call: PageCall, row: Row | None) -> list[NounField]:
+async def form_fields(noun: nouns.Noun, call: PageCall, row: Row | None) -> list[NounField]:
     found: list[NounField] = []
     for each in noun.form_members(is_new=row is None):
         if each is noun.owner:
-            found += await owner_field(call, each.name, each.shown_label)
+            owners = await owner_field(call, each.name, each.shown_label, required=each.required)
+            found += [replace(field, hint=each.hint or field.hint) for field in owners]
         else:
             found.append(await _field(call, each))
     return found
@@ -102,7 +104,7 @@ async def _field(call: PageCall, member: nouns.Member) -> NounField:
         member.required,
         tuple(member.choices.items()),
         member.lines,
-        _default(member.default),
+        member.initial or _default(member.default),
     )
 
 

@@ -226,11 +226,11 @@ async def reference_field(
     return NounField(name, label, "choice", required=required, choices=rows, creation=creation)
 
 
-async def owner_field(call: PageCall, name: str, label: str) -> list[NounField]:
+async def owner_field(call: PageCall, name: str, label: str, *, required: bool = True) -> list[NounField]:
     """The choice of the participant that owns a new row. Only for admins: a participant owns what it creates."""
     if call.caller.participant_id is not None:
         return []
-    return [await reference_field(call, name, label, "/api/v1/participants", required=True)]
+    return [await reference_field(call, name, label, "/api/v1/participants", required=required)]
 
 
 def own_member(call: PageCall, name: str) -> dict[str, str]:

@@ -25,7 +25,6 @@ from mainstay.control.store.service_pools import (
     SERVICE_POOL_VALUES,
     SERVICE_POOLS,
     SERVICE_VALUES,
-    PoolPropertyType,
     ServicePool,
     ServicePoolValue,
 )
@@ -94,7 +93,7 @@ def check_value(pool: ServicePool | ConfigPool, value: object) -> None:
         raise BadInput(f"pool {pool.type} contains values of type {pool.property_type}, got {found}")
 
 
-def _fits(kind: PoolPropertyType, value: object) -> bool:
+def _fits(kind: str, value: object) -> bool:
     if kind == "string":
         return isinstance(value, str)
     if kind == "boolean":

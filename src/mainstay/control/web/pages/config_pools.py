@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from mainstay.control.store.config_pools import count_values, values_with_holders
 from mainstay.control.web.contract import PageAnswer, PageCall, WebPage
+from mainstay.control.web.declared_pages import declared_pages
 from mainstay.control.web.drawings.pool_cells import MAX_CELLS
 from mainstay.control.web.noun_pages import (
     Confirmation,
     ConfirmedRequest,
-    NounField,
-    NounPages,
-    Row,
     TableColumn,
     confirmed_pages,
     may_row,
     noun_pages,
     own_member,
-    reference_field,
 )
 from mainstay.control.web.views.pools import AddedValues, HeldValue, add_values, list_cells, picture_of, value_text
+from mainstay.nouns.config_pools import NOUN
 
 API = "/api/v1/config-pools"
 VALUES = "/api/v1/config-pool-values"
-TYPES = tuple((each, each) for each in ("string", "integer", "number", "boolean", "json"))
 
 
 async def _page(call: PageCall, added: AddedValues | None = None) -> PageAnswer:
@@ -88,49 +84,25 @@ async def _confirm_removal(call: PageCall) -> tuple[Confirmation, ConfirmedReque
     return Confirmation(f"Remove {value['name']}", "Remove the value", effects, crumbs), request
 
 
-async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
-    name = NounField("name", "Name", required=True)
-    if row is not None:
-        return [name]
-    fields = [
-        name,
-        NounField("type", "Type", "code", "Schemas of agent types name it: poolType.", required=True),
-        NounField("propertyType", "Values are", "choice", required=True, choices=TYPES, default="string"),
-    ]
-    if call.caller.participant_id is None:
-        owner = await reference_field(call, "participantId", "Owner", "/api/v1/participants")
-        hint = "None: global, for agents of granted providers and those that an admin adds."
-        fields.append(replace(owner, hint=hint))
-    return fields
-
-
 def _fixed(call: PageCall) -> Mapping[str, Any]:
     return {"generatorType": "list", **own_member(call, "participantId")}
-
-
-def _effects(row: Row) -> list[str]:
-    return [f"{row['name']} and its free values are deleted. While an agent has a value of it, this is refused."]
 
 
 WRITE = ("config_pool_value", "write")
 PAGES = (
     *noun_pages(
-        NounPages(
-            noun="config_pool",
-            word="config pool",
-            plural="config pools",
-            path="/config-pools",
-            api=API,
+        declared_pages(
+            NOUN,
+            "/config-pools",
             explanation="Values that each agent gets once for its configuration, such as ports or node numbers.",
-            columns=(
-                TableColumn("Name", lambda row: row["name"]),
-                TableColumn("Type", lambda row: row["type"], "code"),
-                TableColumn("Owner", lambda row: "global" if row.get("participantId") is None else "participant"),
-                TableColumn("Created", lambda row: row["createdAt"], "time", "c-narrow-hide"),
-            ),
-            fields=_fields,
-            effects=_effects,
-            topics="config_pool",
+            columns={
+                "participantId": TableColumn(
+                    "Owner", lambda row: "global" if row.get("participantId") is None else "participant"
+                )
+            },
+            effects=lambda row: [
+                f"{row['name']} and its free values are deleted. While an agent has a value of it, this is refused."
+            ],
             detail=True,
             fixed=_fixed,
             related=(("/pools", "Pools"),),

@@ -7,18 +7,17 @@ from typing import Any
 from mainstay.control.operations.machinery.pool_allocation import capacity, parse_subnet
 from mainstay.control.store.service_pools import ServicePoolValue, count_many, values_with_holders
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
+from mainstay.control.web.declared_pages import declared_pages, form_fields
 from mainstay.control.web.drawings.pool_cells import MAX_CELLS
 from mainstay.control.web.noun_pages import (
     Confirmation,
     ConfirmedRequest,
     NounField,
-    NounPages,
     Row,
     confirmed_pages,
     may,
     may_row,
     noun_pages,
-    reference_field,
 )
 from mainstay.control.web.views.pools import (
     AddedValues,
@@ -30,6 +29,7 @@ from mainstay.control.web.views.pools import (
     subnet_cells,
     value_text,
 )
+from mainstay.nouns.service_pools import NOUN
 
 API = "/api/v1/service-pools"
 VALUES = "/api/v1/service-pool-values"
@@ -38,8 +38,6 @@ PAGE_SIZE = "12"
 LISTED_CELLS = 256
 FOUND = "20"
 SHOWN_VALUES = "50"
-TYPES = tuple((each, each) for each in ("string", "integer", "number", "boolean", "json"))
-GENERATORS = (("list", "a list of values"), ("subnet", "the addresses of a network"))
 
 
 def _held(value: ServicePoolValue, holder: str) -> HeldValue:
@@ -154,34 +152,19 @@ async def _confirm_removal(call: PageCall) -> tuple[Confirmation, ConfirmedReque
 
 
 async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
-    hint = "For a network: cidr, excludeFirst, excludeLast. JSON or YAML."
-    name = NounField("name", "Name", required=True)
-    config = NounField("generatorConfig", "Configuration", "document", hint, lines=3)
-    if row is not None:
-        return [name, config] if row["generatorType"] == "subnet" else [name]
-    pool_set = await reference_field(call, "servicePoolSetId", "Pool set", "/api/v1/service-pool-sets", required=True)
-    return [
-        name,
-        pool_set,
-        NounField("type", "Type", "code", "Schemas name it: generator pool, poolType.", required=True),
-        NounField("propertyType", "Values are", "choice", required=True, choices=TYPES, default="string"),
-        NounField("generatorType", "Made of", "choice", required=True, choices=GENERATORS, default="list"),
-        config,
-    ]
+    fields = await form_fields(NOUN, call, row)
+    has_configuration = row is None or row["generatorType"] == "subnet"
+    return [each for each in fields if has_configuration or each.name != "generatorConfig"]
 
 
 def _effects(row: Row) -> list[str]:
     return [f"{row['name']} and its free values are deleted. While a service has a value of it, this is refused."]
 
 
-_NOUN = NounPages(
-    noun="service_pool",
-    word="pool",
-    plural="pools",
-    path="/pools",
-    api=API,
+_PAGES = declared_pages(
+    NOUN,
+    "/pools",
     explanation="",
-    columns=(),
     fields=_fields,
     effects=_effects,
     detail=True,
@@ -189,7 +172,7 @@ _NOUN = NounPages(
 )
 WRITE = ("service_pool_value", "write")
 PAGES = (
-    *(page for page in noun_pages(_NOUN) if page.path != "/pools"),
+    *(page for page in noun_pages(_PAGES) if page.path != "/pools"),
     WebPage(
         method="GET",
         path="/pools",
