@@ -16,7 +16,7 @@ import pytest
 from applying import Applied, apply_text
 from fork_server import PROGRAM
 from isolation import PLAIN_USER, as_plain_user, in_own_mounts, open_folder, traced
-from mainstay.converge.host.files import closed_list
+from mainstay.converge.host.file_attributes import owner_only_acl
 from required_parts import need_program, need_root
 from scratch import describe_tree, fingerprint, temps_below
 
@@ -119,9 +119,9 @@ def test_an_access_list_is_closed_until_the_mode_is_set() -> None:
 
     version = b"\x02\0\0\0"
     long = version + entry(1, 6) + entry(2, 6) + entry(4, 6) + entry(16, 6) + entry(32, 4)
-    assert closed_list(long) == version + entry(1, 6) + entry(2, 6) + entry(4, 6) + entry(16, 0) + entry(32, 0)
+    assert owner_only_acl(long) == version + entry(1, 6) + entry(2, 6) + entry(4, 6) + entry(16, 0) + entry(32, 0)
     short = version + entry(1, 6) + entry(4, 6) + entry(32, 4)
-    assert closed_list(short) == version + entry(1, 6) + entry(4, 0) + entry(32, 0)
+    assert owner_only_acl(short) == version + entry(1, 6) + entry(4, 0) + entry(32, 0)
 
 
 def test_a_replaced_file_loses_its_capabilities(apply: Apply, root: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from applying import Applied, apply_text
 from fork_server import PROGRAM
 from hostile_user import Scene, hostile_scene
-from mainstay.converge.host.files import Files
+from mainstay.converge.host.files import Files, FileWrite
 from mainstay.converge.providers.line.posix import PosixLines
 from mainstay.converge.run import list_backups, restore_backup
 from required_parts import need_program
@@ -76,9 +76,9 @@ def test_ten_thousand_lines_in_ten_megabytes_are_one_read_and_one_write(
     read: list[int] = []
     replace, read_whole = Files.replace, Files.read_whole
 
-    def counted_replace(files: Files, path: str, content: bytes, *words: Any, **options: Any) -> Any:
-        written.append(len(content))
-        return replace(files, path, content, *words, **options)
+    def counted_replace(files: Files, write: FileWrite) -> Any:
+        written.append(len(write.content or b""))
+        return replace(files, write)
 
     def counted_read(files: Files, path: str, limit: int) -> Any:
         found = read_whole(files, path, limit)
@@ -160,12 +160,12 @@ def test_a_batch_that_fails_is_made_one_by_one(apply: Apply, root: Path, monkeyp
     (root / "x").write_text("")
     replace = Files.replace
 
-    def refuse_three(files: Files, path: str, content: bytes, *words: Any, **options: Any) -> Any:
-        if b"entry 2\n" in content:
+    def refuse_three(files: Files, write: FileWrite) -> Any:
+        if b"entry 2\n" in (write.content or b""):
             from mainstay.converge.contract import Failure
 
             raise Failure("no third entry")
-        return replace(files, path, content, *words, **options)
+        return replace(files, write)
 
     monkeypatch.setattr(Files, "replace", refuse_three)
     done = apply(many(4))

@@ -14,7 +14,7 @@ from applying import Applied
 from isolation import as_plain_user, open_folder
 from mainstay.converge.contract import Failure
 from mainstay.converge.host.backups import Backups
-from mainstay.converge.host.files import Files
+from mainstay.converge.host.files import Files, FileWrite
 from mainstay.converge.host.state import StateDirectory
 from mainstay.converge.run import list_backups, restore_backup
 from required_parts import need_root
@@ -125,7 +125,7 @@ def test_a_plain_user_makes_directories_under_any_umask() -> None:
 
 
 def written(files: Files, path: Path, content: bytes) -> str:
-    files.replace(str(path), content, None, uid=os.geteuid(), gid=os.getegid(), mode=0o600, old=None)
+    files.replace(FileWrite(str(path), os.geteuid(), os.getegid(), 0o600, content))
     return str(path)
 
 

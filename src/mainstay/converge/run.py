@@ -12,6 +12,7 @@ from mainstay.converge.apply import Options, Run
 from mainstay.converge.contract import NEW_SECRET, Failure, Missing, StopFlag
 from mainstay.converge.history import History, Ledger, SingleResources, TempFileJournal
 from mainstay.converge.host.clock import monotonic
+from mainstay.converge.host.files import FileWrite
 from mainstay.converge.host.host import Host, process_environment
 from mainstay.converge.host.sources import ManifestText, open_child, open_manifest, read_bytes
 from mainstay.converge.host.state import (
@@ -556,7 +557,7 @@ def restore_backup(path: str, run_id: str | None) -> Backup:
         raise Failure(f"the backup of {path} from run {wanted.run_id} is damaged; nothing is replaced")
     if old is not None:
         host.files.keep_backup(path, old)
-    host.files.replace(path, content, None, uid=wanted.uid, gid=wanted.gid, mode=wanted.mode, old=old)
+    host.files.replace(FileWrite(path, wanted.uid, wanted.gid, wanted.mode, content, old=old))
     host.files.sync()
     return wanted
 

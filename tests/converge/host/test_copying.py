@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.converge.host import files as module
-from mainstay.converge.host.files import CHUNK_BYTES, Files
+from mainstay.converge.host import file_reading
+from mainstay.converge.host import files as file_changes
+from mainstay.converge.host.file_reading import CHUNK_BYTES
+from mainstay.converge.host.files import Files, FileWrite
 from mainstay.converge.host.forecast_files import ForecastFiles
 from mainstay.converge.host.state import StateDirectory
 
@@ -31,7 +33,7 @@ def source(tmp_path: Path) -> Path:
 
 def copy(files: Files, source: Path) -> Path:
     target = source.with_name("target")
-    files.replace(str(target), None, str(source), uid=os.getuid(), gid=os.getgid(), mode=0o644, old=None)
+    files.replace(FileWrite(str(target), os.getuid(), os.getgid(), 0o644, source=str(source)))
     return target
 
 
@@ -62,14 +64,14 @@ def test_a_full_disk_is_reported_by_the_copy_within_the_kernel_too(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "copy_file_range", is_full)
-    monkeypatch.setattr(module, "write_all", is_full)
+    monkeypatch.setattr(file_changes, "write_all", is_full)
     with pytest.raises(OSError, match="No space left"):
         copy(files, source)
     assert sorted(path.name for path in source.parent.iterdir()) == ["source"]
 
 
 def test_an_unchanged_source_is_not_read_again(files: Files, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SETTLED_NANOSECONDS", -1_000_000_000)
+    monkeypatch.setattr(file_reading, "SETTLED_NANOSECONDS", -1_000_000_000)
     target = copy(files, source)
     monkeypatch.setattr(files, "chunks", refuse)
     assert files.same(str(target), target.stat(), str(source))
@@ -80,7 +82,7 @@ def test_an_unchanged_source_is_not_read_again(files: Files, source: Path, monke
 def test_a_change_after_the_copy_is_detected(
     settled: int, which: str, files: Files, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SETTLED_NANOSECONDS", settled)
+    monkeypatch.setattr(file_reading, "SETTLED_NANOSECONDS", settled)
     target = copy(files, source)
     changed = source if which == "source" else target
     changed.write_bytes(b"x" + CONTENT[1:])
@@ -105,7 +107,7 @@ def test_a_source_that_was_just_written_is_read_again(files: Files, source: Path
 def test_the_later_of_both_times_counts_as_the_time_of_the_last_write(
     files: Files, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SETTLED_NANOSECONDS", -1_000_000_000)
+    monkeypatch.setattr(file_reading, "SETTLED_NANOSECONDS", -1_000_000_000)
     soon = source.stat().st_mtime_ns + 3_600_000_000_000
     os.utime(source, ns=(soon, soon))
     target = copy(files, source)
@@ -118,7 +120,7 @@ def test_a_source_without_a_true_size_is_read(files: Files, tmp_path: Path) -> N
     assert version.stat().st_size == 0
     target.write_bytes(b"")
     assert not files.same(str(target), target.stat(), str(version))
-    files.replace(str(target), None, str(version), uid=os.getuid(), gid=os.getgid(), mode=0o644, old=target.stat())
+    files.replace(FileWrite(str(target), os.getuid(), os.getgid(), 0o644, source=str(version), old=target.stat()))
     assert target.read_bytes() == version.read_bytes()
     assert files.same(str(target), target.stat(), str(version))
     target.write_bytes(target.read_bytes() + b"x")
@@ -130,6 +132,6 @@ def test_a_dry_run_compares_with_a_source_without_a_true_size(tmp_path: Path) ->
     target.write_bytes(version.read_bytes())
     files = ForecastFiles("run", StateDirectory(str(tmp_path / "state")))
     between = str(tmp_path / "between")
-    files.replace(between, None, str(version), uid=os.getuid(), gid=os.getgid(), mode=0o644, old=None)
+    files.replace(FileWrite(between, os.getuid(), os.getgid(), 0o644, source=str(version)))
     assert files.same(str(target), target.stat(), between)
     assert files.same(between, files.stat(between), str(target))

@@ -10,7 +10,8 @@ import pytest
 
 from applying import Applied
 from mainstay.converge.history import History
-from mainstay.converge.host.files import CHUNK_BYTES, LOOK_BYTES, Files
+from mainstay.converge.host.file_reading import CHUNK_BYTES, LOOK_BYTES
+from mainstay.converge.host.files import Files
 from mainstay.converge.host.state import StateDirectory
 from mainstay.converge.providers.file.posix import LARGEST_HASHED_AT_ONCE_BYTES
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from mainstay.converge.contract import Failure, StopFlag
 from mainstay.converge.host.bundles import LARGEST_BYTES, unpack, unpacking_directory
 from mainstay.converge.host.downloads import Download, is_private
-from mainstay.converge.host.files import read_all
+from mainstay.converge.host.file_reading import read_all
 from mainstay.converge.host.sources import unpacked_manifest
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.faults import DoesNotLoad, Fault

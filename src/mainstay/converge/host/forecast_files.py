@@ -11,15 +11,9 @@ import stat as modes
 from contextlib import suppress
 
 from mainstay.converge.contract import Failure, NotYetThere
-from mainstay.converge.host.files import (
-    CHUNK_BYTES,
-    Files,
-    cannot_give_away,
-    cannot_write_in,
-    is_found,
-    refuse_hard_links,
-    require_size,
-)
+from mainstay.converge.host.file_attributes import refuse_hard_links
+from mainstay.converge.host.file_reading import CHUNK_BYTES, is_found, require_size
+from mainstay.converge.host.files import Files, cannot_give_away, cannot_write_in
 from mainstay.converge.host.parents import Place, Walk, has_access_list
 from mainstay.converge.host.state import TEMP_PREFIX
 from mainstay.foundation import Struct
@@ -27,9 +21,10 @@ from mainstay.foundation.digests import sha256_of_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
+    from mainstay.converge.host.files import FileWrite
     from mainstay.converge.host.state import StateDirectory
 
 
@@ -82,36 +77,25 @@ class ForecastFiles(Files):
     def keep_backup(self, path: str, found: Any) -> None:
         """Nothing is replaced, so nothing is kept."""
 
-    def replace(
-        self,
-        path: str,
-        content: bytes | None,
-        source: str | None,
-        *,
-        uid: int,
-        gid: int,
-        mode: int,
-        old: Any,
-        validate: Callable[[str], None] | None = None,
-        about_to_replace: Callable[[], None] | None = None,
-    ) -> str | None:
+    def replace(self, write: FileWrite) -> str | None:
+        path, content, source = write.path, write.content, write.source
         self.require_parent(path)
         self._refuse_without_permission(path)
-        self._refuse_foreign(path, uid, gid)
+        self._refuse_foreign(path, write.uid, write.gid)
         size = 0
         if source is not None:
             size = self.lstat(source).st_size
-        if validate is not None:
+        if write.validate is not None:
             pieces = self.content_chunks(source) if source is not None else iter((content or b"",))
             with self.state.scratch_file(self.run_id, pieces) as copy:
-                validate(copy)
+                write.validate(copy)
         if source is not None:
             source = self._key(source)
             behind = self.entries.get(source)
             if behind is not None:
                 content, source = behind.content, behind.source
         size = size if content is None else len(content)
-        self._put(path, ForecastEntry(modes.S_IFREG | mode, uid, gid, size, content, source))
+        self._put(path, ForecastEntry(modes.S_IFREG | write.mode, write.uid, write.gid, size, content, source))
         return None
 
     def set_attributes(self, path: str, old: Any, *, uid: int, gid: int, mode: int, keep_bits: int = 0) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from mainstay.converge.contract import Failure
 from mainstay.converge.host.facts import read_small
+from mainstay.converge.host.files import FileWrite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _copy(files: Files, source: str, target: str, uid: int, gid: int, depth: int
             files.make_link(new, files.readlink(old))
             files.set_link_owner(new, uid=uid, gid=gid)
         elif modes.S_ISREG(found.st_mode):
-            files.replace(new, None, old, uid=uid, gid=gid, mode=mode, old=None)
+            files.replace(FileWrite(new, uid, gid, mode, source=old))
         else:
             raise Failure(f"{old} is neither a file, a directory nor a link")
 

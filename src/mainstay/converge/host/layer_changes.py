@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat as modes
 
-from mainstay.converge.host.files import DIRECTORY_FLAGS, READ_FLAGS, read_all
+from mainstay.converge.host.file_reading import DIRECTORY_FLAGS, READ_FLAGS, read_all
 from mainstay.foundation import Struct
 from mainstay.foundation.digests import sha256_of, sha256_of_pieces
 from mainstay.foundation.private_files import Closing

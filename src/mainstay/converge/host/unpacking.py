@@ -13,7 +13,8 @@ import zipfile
 from contextlib import contextmanager
 
 from mainstay.converge.contract import Failure, Stopped, TimedOut
-from mainstay.converge.host.files import DIRECTORY_FLAGS, give_away
+from mainstay.converge.host.file_reading import DIRECTORY_FLAGS
+from mainstay.converge.host.files import give_away
 from mainstay.foundation import Struct
 from mainstay.foundation.private_files import Closing, write_all
 from mainstay.foundation.text import shorten

@@ -8,6 +8,7 @@ from __future__ import annotations
 import stat as modes
 
 from mainstay.converge.contract import Change, Failure, Missing, Provider
+from mainstay.converge.host.files import FileWrite
 from mainstay.converge.resources.archive import (
     REMOVE,
     UNPACK,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.host.host import Host
+    from mainstay.converge.host.staging import StagedFile
     from mainstay.converge.resources.archive import Archive
 
 ARCHIVE_MODE = 0o644
@@ -77,16 +79,18 @@ class PosixArchives(Provider):
             files.require_parent(f"{wanted.extract_parent}/.")
         if not is_remote(wanted.url or ""):
             self._find_source(wanted.url or "", host)
-        staged = files.stage_file(wanted.name)
+        from mainstay.converge.host.staging import stage_file
+
+        staged = stage_file(files, wanted.name)
         try:
             try:
                 self._fetch(wanted, staged.descriptor, host)
             except OSError as error:
                 error.filename = error.filename or wanted.name
                 raise
-            self._check(wanted, staged.descriptor, host)
+            self._check(wanted, staged)
             if wanted.extract_parent is not None:
-                with files.open_again(staged.descriptor) as archive:
+                with staged.open_again() as archive:
                     self._unpack(wanted, actual, archive, host)
             if not wanted.cleanup:
                 staged.put_in_place(uid=actual.wanted_uid, gid=actual.wanted_gid, mode=ARCHIVE_MODE)
@@ -95,11 +99,13 @@ class PosixArchives(Provider):
 
     def _unpack_kept(self, wanted: Archive, actual: ArchiveState, host: Host) -> None:
         """Unpacks a copy: another user may be able to change the file between the check and the unpacking."""
-        copy = host.files.stage_file(wanted.name)
+        from mainstay.converge.host.staging import stage_file
+
+        copy = stage_file(host.files, wanted.name)
         try:
             host.files.copy_into(wanted.name, copy.descriptor)
-            self._check(wanted, copy.descriptor, host)
-            with host.files.open_again(copy.descriptor) as archive:
+            self._check(wanted, copy)
+            with copy.open_again() as archive:
                 self._unpack(wanted, actual, archive, host)
         finally:
             copy.close()
@@ -135,9 +141,9 @@ class PosixArchives(Provider):
             raise Failure(f"{source} is not a regular file")
         return real
 
-    def _check(self, wanted: Archive, descriptor: int, host: Host) -> None:
+    def _check(self, wanted: Archive, staged: StagedFile) -> None:
         if wanted.checksum is not None:
-            self._compare_checksum(wanted, host.files.checksum_of_open(descriptor))
+            self._compare_checksum(wanted, staged.checksum())
 
     def _compare_checksum(self, wanted: Archive, found: str | None) -> None:
         if found != wanted.checksum:
@@ -146,10 +152,11 @@ class PosixArchives(Provider):
             )
 
     def _unpack(self, wanted: Archive, actual: ArchiveState, archive: Any, host: Host) -> None:
+        from mainstay.converge.host.staging import stage_directory
         from mainstay.converge.host.unpacking import unpack
 
         parent = wanted.extract_parent or ""
-        staged = host.files.stage_directory(parent)
+        staged = stage_directory(host.files, parent)
         try:
             unpack(
                 archive,
@@ -195,15 +202,8 @@ class PosixArchives(Provider):
             if wanted.checksum is not None:
                 self._compare_checksum(wanted, files.checksum_of(source, files.lstat(source)))
             if not wanted.cleanup:
-                files.replace(
-                    wanted.name,
-                    None,
-                    source,
-                    uid=actual.wanted_uid,
-                    gid=actual.wanted_gid,
-                    mode=ARCHIVE_MODE,
-                    old=actual.stat,
-                )
+                uid, gid = actual.wanted_uid, actual.wanted_gid
+                files.replace(FileWrite(wanted.name, uid, gid, ARCHIVE_MODE, source=source, old=actual.stat))
         if wanted.checksum is None:
             host.note(WITHOUT_CHECKSUM)
 

@@ -15,7 +15,7 @@ from mainstay.converge.contract import (
     NotYetThere,
     Provider,
 )
-from mainstay.converge.host.files import compared_bits, kept_bits
+from mainstay.converge.host.files import FileWrite, compared_bits, kept_bits
 from mainstay.converge.resources.file import (
     ABSENT,
     ATTRIBUTES,
@@ -234,17 +234,15 @@ class PosixFiles(Provider):
                 "{% … %} is written as text, because content only evaluates {{ … }};"
                 " put it into a file and write {{ template('path') }}"
             )
-        remark = host.files.replace(
-            actual.real_path,
-            content,
-            source,
-            uid=actual.wanted_uid,
-            gid=actual.wanted_gid,
-            mode=wanted.mode or 0,
-            old=actual.stat if actual.kind == PRESENT else None,
-            validate=None if wanted.validate is None else self._validator(wanted, host),
-            about_to_replace=(lambda: _back_up(wanted, actual, host)) if wanted.backup else None,
-        )
+        uid, gid = actual.wanted_uid, actual.wanted_gid
+        write = FileWrite(actual.real_path, uid, gid, wanted.mode or 0, content, source)
+        if actual.kind == PRESENT:
+            write.old = actual.stat
+        if wanted.validate is not None:
+            write.validate = self._validator(wanted, host)
+        if wanted.backup:
+            write.about_to_replace = lambda: _back_up(wanted, actual, host)
+        remark = host.files.replace(write)
         if remark:
             host.note(remark)
         if not wanted.sensitive:
@@ -297,7 +295,7 @@ class PosixFiles(Provider):
                 keep = kept_bits(entry.mode) if modes.S_ISDIR(entry.old.st_mode) else 0
                 files.set_attributes(entry.path, entry.old, uid=uid, gid=gid, mode=entry.mode, keep_bits=keep)
             else:
-                files.replace(entry.path, None, entry.source, uid=uid, gid=gid, mode=entry.mode, old=entry.old)
+                files.replace(FileWrite(entry.path, uid, gid, entry.mode, source=entry.source, old=entry.old))
 
     def forecast(self, wanted: File, actual: FileState, change: Change, host: Host) -> None:
         # The files of a dry run record each step instead of making it, and refuse what a run would refuse.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat as modes
 
 from mainstay.converge.contract import NEW_SECRET, Change, DesiredStateFailed, Failure, Provider
+from mainstay.converge.host.files import FileWrite
 from mainstay.converge.line_edits import LONGEST_SEARCHED_BYTES, Document
 from mainstay.converge.replacing import keep_backup, validator_of
 from mainstay.converge.resources.file import ABSENT, DIRECTORY, LINK, PRESENT, REFUSE, REPLACE
@@ -181,17 +182,17 @@ class PosixLines(Provider):
         content, stat, files = file.document.content(), file.stat, host.files
         self._note_unsearched(actual, host)
         self._file = None
-        remark = files.replace(
+        write = FileWrite(
             path,
+            stat.st_uid,
+            stat.st_gid,
+            modes.S_IMODE(stat.st_mode),
             content,
-            None,
-            uid=stat.st_uid,
-            gid=stat.st_gid,
-            mode=modes.S_IMODE(stat.st_mode),
             old=stat,
             validate=validator_of(wanted, host, self.validate_timeout_seconds),
             about_to_replace=lambda: self._about_to_replace(wanted, actual, stat, host),
         )
+        remark = files.replace(write)
         if remark:
             host.note(remark)
         found = files.lstat(path)
