@@ -41,14 +41,14 @@ SAFE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"
 
 log = structlog.get_logger("mainstay.api")
 
-# None: the client does not ask for HTML.
+# Returns None if the client does not ask for HTML.
 ErrorPage = Callable[[HttpRequest, int, Mapping[str, object]], HttpResponse | None]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
     method: str
-    # With parameters such as `{id}`.
+    # May contain parameters such as `{id}`.
     path: str
     serve: Callable[[HttpRequest], Awaitable[HttpResponse]]
 

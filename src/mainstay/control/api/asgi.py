@@ -26,19 +26,19 @@ KEEPS_ENCODED_SLASHES = "/api/v1/services/"
 @dataclass(slots=True)
 class HttpRequest:
     method: str
-    # Of the path, decoded, without empty ones.
+    # The decoded segments of the path, without empty ones.
     segments: Sequence[str]
     query_string: str
     # Names in lower case. Of a repeated header the first value counts.
     headers: Mapping[str, str]
-    # As the client sent it: http or https. Not from the Host header, which may be invalid.
+    # How the client reached the server: http or https.
     scheme: str
     # The address of the client; "" if unknown.
     client: str
     receive: Receive
     # The values of the parameters of the route.
     parameters: Mapping[str, str] = field(default_factory=dict)
-    # For the log, which also names callers that are refused. None: not authenticated.
+    # Set before roles and limits are checked: the log also names callers that are refused. None: not authenticated.
     caller: Caller | None = None
 
     @property
@@ -60,7 +60,7 @@ class HttpResponse:
     media_type: str = "application/json"
     # Values of `Set-Cookie`.
     cookies: Sequence[str] = ()
-    # Instead of a body.
+    # A stream is sent instead of a body.
     stream: AsyncIterator[bytes] | None = None
 
     def encoded_headers(self) -> list[tuple[bytes, bytes]]:

@@ -32,11 +32,11 @@ B = TypeVar("B", bound=Body)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
 class Readiness:
-    """Set to stopping when a shutdown begins, so that load balancers send no more requests."""
+    """`stopping` is set when a shutdown begins, so that load balancers send no more requests."""
 
-    def __init__(self) -> None:
-        self.stopping = asyncio.Event()
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Dependencies:
     # Limits wrong enrolment codes and wrong tokens at the sign-in, by address.
     enrolments: FailedAttempts
     sign_ins: FailedAttempts
-    # Reported by /ready.
+    # What /ready reports.
     readiness: Readiness
     long_poll_slots: LongPollSlots = field(default_factory=LongPollSlots)
     open_connections: OpenConnections = field(default_factory=OpenConnections)
@@ -71,7 +71,7 @@ class Answer:
     media_type: str = "application/json"
     # None: the status of the endpoint.
     status: int | None = None
-    # Instead of a body.
+    # A stream is sent instead of a body.
     stream: AsyncIterator[bytes] | None = None
 
 
@@ -82,10 +82,10 @@ class Call:
     query: Sequence[tuple[str, str]]
     headers: Mapping[str, str]
     raw_body: bytes
-    # None: the endpoint needs no token.
+    # None for endpoints that need no token.
     caller: Caller | None
     client: str
-    # Of the request as the client sent it: http or https.
+    # How the client reached the server: http or https.
     scheme: str = "http"
 
     @property
@@ -171,7 +171,7 @@ class QueryParameter:
 
 BOOLEAN: Mapping[str, object] = {"type": "boolean"}
 TIME: Mapping[str, object] = {"type": "string", "format": "date-time"}
-# Of a long poll.
+# Query parameters of long polls.
 LIMIT = QueryParameter("limit", "Maximum number", {"type": "integer", "minimum": 1, "maximum": 100})
 MAX_WAIT_SECONDS = 60
 WAIT = QueryParameter("wait", "Seconds to wait", {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS})

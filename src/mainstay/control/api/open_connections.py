@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import structlog
@@ -16,28 +17,28 @@ from mainstay.control.operations import browser_sessions
 from mainstay.control.store.engine.contract import Store, Unavailable
 from mainstay.control.store.tokens import find_callers
 
-# With the query of a busy database still less than the promised 5 s.
+# A pass and its query on a busy database take less than the promised 5 s together.
 INTERVAL_SECONDS = 2.0
 
 log = structlog.get_logger("mainstay.api")
 
 
+@dataclass(slots=True, eq=False)
 class OpenConnection:
-    def __init__(self, token_hash: str, session_id: str | None) -> None:
-        self.token_hash = token_hash
-        # None: not of a browser.
-        self.session_id = session_id
-        # Set once the token no longer admits the caller.
-        self.ended = asyncio.Event()
-        self._refusal: HttpRefusal | None = None
+    token_hash: str
+    # None for API clients.
+    session_id: str | None
+    # Set once the token no longer admits the caller.
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    refusal: HttpRefusal | None = None
 
     def end(self, refusal: HttpRefusal) -> None:
-        self._refusal = refusal
+        self.refusal = refusal
         self.ended.set()
 
     def refuse_if_ended(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
+        if self.refusal is not None:
+            raise self.refusal
 
 
 class OpenConnections:

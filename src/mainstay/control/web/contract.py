@@ -26,9 +26,9 @@ class NavigationEntry:
 
     label: str
     icon: str
-    # Within its group.
+    # Entries of a group are sorted by it.
     position: int
-    # "": above all groups.
+    # Entries without a group are above all groups.
     group: str = ""
     audience: Audience = "everyone"
 
@@ -61,7 +61,7 @@ class PageCall:
     """A request of a browser. `call` is the same request as the API sees it."""
 
     call: Call
-    # None: on pages that need no session.
+    # None on pages that need no session.
     session: BrowserSession | None
     # Path and query, as the browser sent them.
     url: str
@@ -146,10 +146,10 @@ class PageAnswer:
     notice: str = ""
     # Values of `Set-Cookie`.
     cookies: Sequence[str] = ()
-    # Beside those of every page, such as `Retry-After`.
+    # Headers beside those of every page, such as `Retry-After`.
     headers: Mapping[str, str] = field(default_factory=dict)
     stream: AsyncIterator[bytes] | None = None
-    # Instead of a template.
+    # A JSON document is sent instead of a template.
     document: object = None
 
 

@@ -46,7 +46,7 @@ PAGE_HEADERS = {
 HTML = "text/html"
 FORM = "application/x-www-form-urlencoded"
 MAX_FIELDS = 5000
-# Of one page.
+# Live regions that one request may ask for.
 MAX_REGIONS = 20
 FOR_EVER = "public, max-age=31536000, immutable"
 # Sent by script with requests that no person made.

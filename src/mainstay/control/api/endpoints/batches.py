@@ -74,7 +74,8 @@ class PartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class RequestBatch(Body, frozen=True, kw_only=True):
-    # Of `GET /batch`, read before what the requests are based on. Refused if another batch came in between.
+    # The revision of `GET /batch`, read before the rows that the requests are based on. The batch is refused if another one
+    # came in between.
     if_revision: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
     requests: Annotated[list[PartRequest], msgspec.Meta(min_length=1, max_length=MAX_REQUESTS)]
 
