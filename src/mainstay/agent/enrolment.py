@@ -28,7 +28,7 @@ class Enrolment:
     token: str
     ca_file: str | None
     insecure: bool
-    # Of the agent, known only at the enrollment; empty if the server does not report it.
+    # Name of the agent, known only at the enrollment; empty if the server does not report it.
     name: str = ""
 
     def client(self, connections: int = 8) -> Client:

@@ -252,7 +252,7 @@ def open_secrets(
 
 @contextmanager
 def time_limit(seconds: float | None, stop: StopFlag) -> Iterator[None]:
-    """Stops the runs inside after so many seconds. None: no limit."""
+    """Stops the runs inside after this time. None: no limit."""
     if seconds is None:
         yield
         return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mainstay.agent.metrics import AgentMetrics
 
-# The server knows the end of a job before its thread has ended; so long its service may still be in use here.
+# The server knows the end of a job before its thread has ended: how long to wait for the thread.
 JOB_END_WAIT_SECONDS = 2.0
 
 

@@ -87,7 +87,7 @@ class _ShellText:
         self.has_here_document = False
         self.is_escaped = False
         self.before = " "
-        # Of the command at hand, with its quotes.
+        # The current command so far, with its quotes.
         self.command = ""
 
     def read(self, text: str) -> None:
@@ -114,7 +114,7 @@ class _ShellText:
             index += 1
 
     def place(self) -> str | None:
-        """Where the text ends, if a quoted word would not be one word there; otherwise None."""
+        """The context at the end of the text if `quote` does not protect there, such as a comment; else None."""
         if self.is_comment:
             return "a comment"
         if self.has_here_document:

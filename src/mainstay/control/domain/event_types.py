@@ -59,7 +59,7 @@ _ROWS = (
     EventType("rollout.created", "rollout", "An admin started a roll-out."),
     EventType("rollout.paused", "rollout", "An admin paused the roll-out; running items end."),
     EventType("rollout.resumed", "rollout", "An admin resumed the roll-out, beginning with its failed items."),
-    EventType("rollout.stopped", "rollout", "So many runs failed that the roll-out stopped; running items end."),
+    EventType("rollout.stopped", "rollout", "The failure limit was reached; no new items start, running ones end."),
     EventType("rollout.completed", "rollout", "Every item of the roll-out has ended."),
     EventType("rollout.aborted", "rollout", "An admin aborted the roll-out; nothing is undone."),
     EventType("service.created", "service", "The service was ordered."),

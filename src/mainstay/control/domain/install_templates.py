@@ -17,7 +17,7 @@ from mainstay.control.domain.values import Properties
 
 CONFIG_URL, AUTH_TOKEN = "configUrl", "authToken"
 RESERVED = (CONFIG_URL, AUTH_TOKEN)
-# Of a rendered template.
+# Upper bound of a rendered template.
 MAX_CHARACTERS = 1_000_000
 _PLACEHOLDER = re.compile(r"\{\{[ \t]*\.([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\}")
 # What a shell reads as plain text, in any place of a command.

@@ -59,7 +59,7 @@ def status_after(verb: RolloutVerb, status: RolloutStatus) -> RolloutStatus:
 
 
 def event_type(status: RolloutStatus) -> str:
-    """Of a roll-out that came into this state."""
+    """The event of a roll-out that enters this state."""
     return {
         "Paused": "rollout.paused",
         "Running": "rollout.resumed",

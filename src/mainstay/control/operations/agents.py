@@ -303,7 +303,7 @@ async def delete(work: UnitOfWork, agent: AgentRow) -> None:
         _refuse_disabled_by_admin(agent)
     living = await living_ids(work.tx, "agent_id", agent.id)
     owed = await open_ids(work.tx, "orphans.agent_id", agent.id)
-    # Of services that ended here and left an orphan on an agent where they were before.
+    # Services that ended here may have left an orphan on an agent where they were before.
     owed += [each for each in await open_ids(work.tx, "services.agent_id", agent.id) if each not in owed]
     moving = [] if living else await active_ids_of_agent(work.tx, agent.id)
     if living or owed or moving:

@@ -29,7 +29,7 @@ AGENT_CODE_LIFETIME = timedelta(minutes=15)
 DEFAULT_LIFETIME = timedelta(hours=1)
 MIN_LIFETIME_SECONDS, MAX_LIFETIME_SECONDS = 60, 7 * 24 * 3600
 MAX_COUNT = 10_000
-# Of one provider, with places left.
+# Codes of one provider that can still be used.
 MAX_OPEN_CODES = 100
 MAX_NAME_LENGTH = 255
 BAD_CODE = "bad_code"
@@ -70,7 +70,7 @@ class NewEnrolmentCodeView(EnrolmentCodeView, frozen=True, kw_only=True):
 
 class EnrolmentRequest(Body, frozen=True, kw_only=True):
     code: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=NO_ZERO)]
-    # Of the host; only for a code of many hosts.
+    # Name of the host; only for a code of many hosts.
     name: Name | None = None
 
 

@@ -129,7 +129,7 @@ def _show(caller: Caller, row: EventRow, parties: EventParties) -> EventView:
     )
     shown = row if sees_host(caller, row.provider_id) else consumer_event(row)
     if caller.role is not Role.ADMIN:
-        # It covers what a consumer does not see, and would confirm guesses.
+        # The hash covers what a consumer does not see, and would confirm guesses.
         shown = msgspec.structs.replace(shown, hash=None)
     return EventView(
         **msgspec.structs.asdict(shown),

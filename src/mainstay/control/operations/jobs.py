@@ -52,7 +52,7 @@ from mainstay.foundation.vault import reference_path
 OVERDUE_CANDIDATES = 50
 ANNOUNCE_AGAIN_AFTER = timedelta(seconds=2)
 MAX_ANNOUNCED = 10_000
-# Of the messages about the progress of a job.
+# Bounds of the stored messages about the progress of a job.
 MAX_LOGGED = 100
 MAX_LOGGED_TEXT = 500
 
@@ -108,7 +108,7 @@ class LockedJob:
     job: JobRow
     holding: JobHold
     definition: ServiceTypeDefinition
-    # Of the agent that has the job.
+    # The pools of the agent that has the job.
     pool_set_id: str | None
 
     @property
@@ -182,7 +182,7 @@ def _lease_token(job: JobRow, claim_id: str | None) -> str:
 
 
 def _hash_of(secret: str | None) -> str | None:
-    """Of a lease token, or of a claim id, from which the token can be derived: the database must reveal neither."""
+    """Hashes a lease token, or a claim id, from which the token can be derived: the database must reveal neither."""
     return None if secret is None else hash_token(secret)
 
 
@@ -522,7 +522,7 @@ class JobContext:
     """What lists of jobs show beyond their rows."""
 
     requested_by: str
-    # Of the report: outcome → number of resources. None: no report, or one that is too large to read in a list.
+    # Counts of the report: outcome → number of resources. None: no report, or one that is too large to read in a list.
     summary: object
 
 
@@ -559,7 +559,7 @@ async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
     remains = on_forced_delete(was_claimed=await store.ever_claimed(work.tx, service.id))
     orphaned = isinstance(remains, LeaveOrphan)
     properties = service.properties
-    # Also of an earlier move.
+    # An earlier move may have left an orphan too.
     has_orphan = orphaned or service.orphan
     if held is not None:
         await _end_job(work, held, "Cancelled", None, None, None)

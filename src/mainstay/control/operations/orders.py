@@ -67,8 +67,9 @@ class ActionOrder:
     service_id: str
     action: str
     wanted: ActionRequest
-    # Both as in `ChangeOrder`.
+    # The version that the caller has read; None: any version.
     if_version: int | None = None
+    # Why the body is invalid; raised once the service is found, so that a stranger receives "not found".
     body_fault: OperationRefused | None = None
 
 
@@ -85,8 +86,9 @@ class MoveOrder:
     service_id: str
     # None: the body is invalid, and `body_fault` says why.
     wanted: MoveRequest | None
-    # Both as in `ChangeOrder`.
+    # The version that the caller has read; None: any version.
     if_version: int | None = None
+    # Why the body is invalid; raised once the service is found, so that a stranger receives "not found".
     body_fault: OperationRefused | None = None
 
 
@@ -258,7 +260,7 @@ async def _ask_agent(
         if answer is None and brief is not None and brief < seconds:
             agent = await _find_agent(session, preview)
             if _brief_wait(agent) is None:
-                # It has connected meanwhile.
+                # The agent has connected meanwhile.
                 answer = await wait_for(plans.answer_topic(request_id), check, seconds - brief)
     except PlanFailed as refusal:
         if sees_host(session.caller, preview.provider_id):

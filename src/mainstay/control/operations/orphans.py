@@ -39,7 +39,7 @@ class CleanUpFailure(Body, frozen=True, kw_only=True):
 
 
 class OrphanView(OrphanRow, frozen=True, kw_only=True):
-    # As in a job, for the agent that owes the clean-up; other callers do not get it.
+    # The service as a job shows it, for the agent that owes the clean-up; other callers do not get it.
     service: ServiceView | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -47,7 +47,7 @@ class NewRollout(Body, frozen=True, kw_only=True):
     blueprint_version: BlueprintVersionText | None = None
     # A number of services, or a percentage of the members such as "10%".
     batch: int | Annotated[str, msgspec.Meta(max_length=20, pattern=NO_ZERO)]
-    # At so many failed runs the roll-out stops.
+    # The roll-out stops when this many job chains have failed.
     max_failures: Annotated[int, msgspec.Meta(ge=1, le=MAX_FAILURES)]
     status: Literal["Running", "Paused"] = "Running"
 

@@ -53,7 +53,7 @@ from mainstay.control.store.tokens import TokenOwner, read_owners
 DEFAULT_GROUP = "default"
 CANDIDATES = 10_000
 LISTED_PROVIDERS = 100
-# The origins of a service's properties name at most so many tokens and jobs.
+# At most 200 tokens and jobs are resolved for one view of origins.
 MAX_ORIGINS = 200
 MAX_WINDOW = timedelta(days=366 * 5)
 Short = Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_ZERO)]

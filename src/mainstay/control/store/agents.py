@@ -12,7 +12,7 @@ from mainstay.control.store.engine.paging import SqlCondition, escape_like, join
 from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
 
 AgentStatus = Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
-# Of agents that should answer and do not.
+# Statuses of agents that should answer and do not.
 OFFLINE = ("Disconnected", "Error")
 OFFLINE_STATUSES = literals(OFFLINE)
 
@@ -29,12 +29,12 @@ class AgentRow(Record, frozen=True, kw_only=True):
     service_pool_set_id: str | None = None
     # Disabled by an admin: only an admin enables or deletes it.
     disabled_by_admin: bool = False
-    # It has asked for plans, orphans or a bundle, as agents that run blueprints do.
+    # The agent has asked for plans, orphans or a bundle, as agents that run blueprints do.
     supports_blueprints: bool = False
 
 
 AGENTS = Table("agents", "agent", AgentRow)
-# Of the services of an agent: counting more would read a large part of the table for a number that is large anyway.
+# Limit of the count of services of an agent: counting more would read a large part of the table for a number that is large anyway.
 MOST_COUNTED = 10_000
 
 

@@ -70,7 +70,7 @@ class EventCheckpoint:
     hash: str
 
 
-# Of the properties of events that are hashed at once.
+# Upper bound of one hashing batch.
 MAX_HASHED_CHARACTERS = 1_000_000
 HASH_LENGTH = 64
 NUMBER_LENGTH = 19
@@ -133,7 +133,7 @@ def _hashed_document(row: Row) -> dict[str, Any]:
 
 
 async def hash_of(tx: Transaction, number: int) -> str | None:
-    """Of a stored event, or of the last deleted one. None: the event has no hash, or there is no such event."""
+    """The hash of a stored event, or of the last deleted one. None: the event has no hash, or there is no such event."""
     return await fetch_value(
         tx,
         "SELECT hash FROM events WHERE sequence_number = :number"

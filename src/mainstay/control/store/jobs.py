@@ -280,7 +280,7 @@ class JobNotes(msgspec.Struct, frozen=True):
     role: str | None
     name: str | None
     participant_id: str | None
-    # Of the report: outcome → number of resources. None: no report, or one that is too large to read in a list.
+    # Counts of the report: outcome → number of resources. None: no report, or one that is too large to read in a list.
     summary: object
 
 

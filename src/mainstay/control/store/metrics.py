@@ -100,7 +100,7 @@ _SERIES_OF_SERVICE = (
 async def read_recent_series(
     tx: Transaction, service_id: str, since: datetime, seconds: int, limit: int
 ) -> list[RecentSeries]:
-    """The first series of a service with entries since a time, averaged over intervals of so many seconds."""
+    """The first series of a service with entries since a time, averaged over intervals of `seconds`."""
     length = seconds * MICROSECONDS
     rows = await tx.fetch(
         f"{_SERIES_OF_SERVICE.format(limit=int(limit))} SELECT series.resource_id, metric_types.name AS type_name,"

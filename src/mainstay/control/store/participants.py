@@ -16,7 +16,7 @@ class Participant(Record, frozen=True, kw_only=True):
     status: str
 
 
-# Of the services of a participant, as for an agent.
+# Limit of the count of services of a participant, as for an agent.
 MOST_COUNTED = 10_000
 PARTICIPANTS = Table("participants", "participant", Participant)
 

@@ -60,7 +60,7 @@ async def serving_agents(
 @dataclass(frozen=True, slots=True)
 class ServingParties:
     agent: AgentRow
-    # Of the agent type.
+    # Name of the agent type.
     type_name: str
     # Whether that type serves the service type.
     serves: bool
@@ -71,7 +71,8 @@ class ServingParties:
 
 @cache
 def parties_columns(consumer: str | None) -> str:
-    """Of `_AGENTS` with their agent types, for a service type `:type_id`. `consumer` is an SQL expression; None: without a consumer."""
+    """Columns of `_AGENTS` with their agent types, for a service type `:type_id`. `consumer` is an SQL expression; None
+    selects no consumer."""
     consumer_name = (
         "''" if consumer is None else f"(SELECT name FROM participants AS consumers WHERE consumers.id = {consumer})"
     )

@@ -61,7 +61,7 @@ Deletion = Callable[[Transaction, datetime, ScanPosition], Awaitable[ScanPositio
 
 
 def _deletion(table: str, expired: str, order: str, key: str = "id") -> Deletion:
-    """Of rows that nothing keeps once they have expired."""
+    """Deletes rows that nothing keeps once they have expired."""
     statement = (
         f"DELETE FROM {table} WHERE {key} IN (SELECT {key.strip('()')} FROM {table} WHERE {expired}"
         f" ORDER BY {order} LIMIT {DELETED_AT_ONCE})"

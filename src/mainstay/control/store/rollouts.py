@@ -28,7 +28,7 @@ class RolloutRow(Record, frozen=True, kw_only=True):
     batch_size: int
     max_failures: int
     status: RolloutStatus
-    # Failed runs since the start, or since it was last resumed.
+    # Failed job chains since the start, or since it was last resumed.
     failures: int = 0
     # The last wave that has started.
     wave: int = 0
@@ -111,7 +111,7 @@ class EndedRun(msgspec.Struct, frozen=True):
 
 
 async def ended_runs(tx: Transaction, rollout_id: str, limit: int) -> list[EndedRun]:
-    """Of items that are Running: the last job of a run that has ended."""
+    """The last jobs of ended job chains of Running items."""
     rows = await tx.fetch(
         "SELECT rollout_items.service_id, rollout_items.job_id AS first_id, latest.id AS job_id, latest.status,"
         " latest.error_message FROM rollout_items LEFT JOIN jobs AS begun ON begun.id = rollout_items.job_id"
@@ -224,7 +224,7 @@ class WaveCount(msgspec.Struct, frozen=True):
 
 
 async def count_waves(tx: Transaction, rollout_id: str, limit: int) -> list[WaveCount]:
-    """Of the first waves, in order."""
+    """Counts the items of the first waves by status, in order."""
     rows = await tx.fetch(
         "SELECT wave, status, count(*) AS number FROM rollout_items WHERE rollout_id = :id AND wave <= :last"
         " GROUP BY wave, status ORDER BY wave, status",

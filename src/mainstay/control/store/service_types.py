@@ -21,7 +21,7 @@ class ServiceTypeRow(Record, frozen=True, kw_only=True):
     blueprint_digest: str | None = None
 
 
-# Of the services of a type: an exact number would read the whole table.
+# Limit of the count of services of a type: an exact number would read the whole table.
 MOST_COUNTED = 10_000
 SERVICE_TYPES = Table("service_types", "service_type", ServiceTypeRow)
 
@@ -32,7 +32,7 @@ class TypeVersion(msgspec.Struct, frozen=True):
     name: str
     updated_at: datetime
     blueprint_digest: str | None
-    # Of that bundle; None: it has none.
+    # The version of that bundle. None: the bundle has none.
     blueprint_version: str | None
 
 
@@ -71,7 +71,7 @@ class BundleVersion(msgspec.Struct, frozen=True):
 
 
 async def count_services(tx: Transaction, type_id: str, scope: Sequence[SqlCondition]) -> list[TypeUse]:
-    """Of the newest MOST_COUNTED services that the caller may read."""
+    """Counts the newest MOST_COUNTED services that the caller may read, by status and bundle."""
     where, parameters = joined_conditions(scope, "service_type_id = :type_id", "is_terminal = 0")
     rows = await tx.fetch(
         "SELECT status, blueprint_digest, count(*) AS number FROM (SELECT status, blueprint_digest FROM services"

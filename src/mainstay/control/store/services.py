@@ -359,7 +359,7 @@ class RelatedService:
 
     # Whether this service refers to it.
     outgoing: bool
-    # Of the property that refers.
+    # Path of the property that refers.
     path: str
     id: str
     name: str

@@ -52,7 +52,7 @@ async def events_after(tx: Transaction, sequence: int, limit: int, scope: list[S
 
 
 async def last_number(tx: Transaction) -> int:
-    """Of the newest event. 0: no event has a number."""
+    """The number of the newest event. 0: no event has a number."""
     return await fetch_number(tx, "SELECT max(sequence_number) FROM events")
 
 

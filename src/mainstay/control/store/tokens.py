@@ -58,7 +58,7 @@ _CALLERS = f"SELECT {CALLER_COLUMNS} FROM {CALLER_TABLES}"
 
 class TokenOwner(msgspec.Struct, frozen=True):
     role: str
-    # Of the agent, the participant or the admin token.
+    # Name of the agent, the participant or the admin token.
     name: str
     participant_id: str | None
 
@@ -79,7 +79,7 @@ async def find_caller(tx: Transaction, value: str) -> Row | None:
 
 
 async def find_callers(tx: Transaction, hashes: Sequence[str]) -> Mapping[str, Row]:
-    """The same for many tokens, by hash, in one query. A token that was deleted or regenerated is missing."""
+    """The callers of many tokens, by hash, in one query. A token that was deleted or regenerated is missing."""
     rows = await tx.fetch(
         f"{_CALLERS} WHERE tokens.hash IN (SELECT value FROM {tx.json_items}(:hashes))",
         hashes=encode_json(hashes),

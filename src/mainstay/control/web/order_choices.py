@@ -38,7 +38,7 @@ class OrderOffers:
         return [each for each in self.offers if provider_id in ("", each.provider.id)]
 
     def options(self, provider_id: str) -> dict[str, tuple[OfferedValue, ...]]:
-        """Of all providers that may get the order, each value once."""
+        """The options of all providers that may get the order, each value once."""
         found: dict[str, list[OfferedValue]] = {}
         for offer in self.of_provider(provider_id):
             for option in offer.options:

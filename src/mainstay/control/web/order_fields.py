@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from mainstay.control.domain.values import is_uuid
 from mainstay.control.operations.services import DEFAULT_GROUP
@@ -15,7 +14,8 @@ from mainstay.control.web.order_choices import OrderOffers
 
 MAX_LISTED = 100
 MAX_TAGS = 100
-NAMES = ("name", "consumerId", "groupId", "providerId", "agentId", "agentTags")
+TAGS = "agentTags"
+NAMES = ("name", "consumerId", "groupId", "providerId", "agentId", TAGS)
 ANY_AGENT = "Any agent, connected ones first"
 TAGS_HINT = "Only agents that have all of these tags, separated by commas"
 NAME_HINT = "Any text. Shown in lists; the host uses the id."
@@ -94,13 +94,9 @@ def order_field(
     label: str,
     text: str,
     listed: Sequence[tuple[str, str]] = (),
-    *,
-    faults: Sequence[tuple[str, str]],
     kind: ControlKind = ControlKind.SELECT,
-    required: bool = True,
     hints: tuple[str, ...] = (),
 ) -> FormField:
-    """`faults` are (field, message) of the whole form."""
     choices = tuple(ValueChoice(id_, id_, title) for id_, title in listed)
     if text and kind is ControlKind.SELECT and all(text != id_ for id_, _ in listed):
         choices = (*choices, ValueChoice(text, text, text, "not offered"))
@@ -111,33 +107,38 @@ def order_field(
         label=label,
         text=text,
         choices=choices,
-        required=required,
+        required=name != TAGS,
         placeholder="Name or id" if kind is ControlKind.SEARCH else "",
         hints=hints,
-        faults=tuple(message for path, message in faults if path == name),
-        monospaced=name == "agentTags",
+        monospaced=name == TAGS,
+    )
+
+
+def with_faults(fields: Iterable[FormField], faults: Sequence[tuple[str, str]]) -> tuple[FormField, ...]:
+    """`faults` are (field, message) of the whole form."""
+    return tuple(
+        replace(each, faults=tuple(message for path, message in faults if path == each.path)) for each in fields
     )
 
 
 def order_fields(
     typed: OrderEntries, choices: OrderFieldChoices, faults: Sequence[tuple[str, str]]
 ) -> tuple[FormField, ...]:
-    make = partial(order_field, faults=faults)
-    fields = [make("name", "Name", typed.name, kind=ControlKind.TEXT, hints=(NAME_HINT,))]
+    fields = [order_field("name", "Name", typed.name, kind=ControlKind.TEXT, hints=(NAME_HINT,))]
     customers = choices.customers
     if customers is not None and customers.complete:
         listed = [("", "Choose"), *customers.listed]
-        fields.append(make("consumerId", "Customer", customers.chosen or typed.consumer, listed))
+        fields.append(order_field("consumerId", "Customer", customers.chosen or typed.consumer, listed))
     elif customers is not None:
         listed = [(name, name) for _, name in customers.listed]
-        fields.append(make("consumerId", "Customer", typed.consumer, listed, kind=ControlKind.SEARCH))
-    fields.append(make("groupId", "Group", typed.group_id, _groups(typed, choices.groups)))
+        fields.append(order_field("consumerId", "Customer", typed.consumer, listed, kind=ControlKind.SEARCH))
+    fields.append(order_field("groupId", "Group", typed.group_id, _groups(typed, choices.groups)))
     providers = [(each.provider.id, each.provider.name) for each in choices.offers.offers]
     if len(providers) > 1 or typed.provider_id:
-        fields.append(make("providerId", "Provider", typed.provider_id, [("", "Choose"), *providers]))
-    fields.append(make("agentId", "Agent", typed.agent_id, [("", ANY_AGENT), *_agents(typed, choices.offers)]))
-    fields.append(make("agentTags", "Tags", typed.tags, kind=ControlKind.TEXT, required=False, hints=(TAGS_HINT,)))
-    return tuple(fields)
+        fields.append(order_field("providerId", "Provider", typed.provider_id, [("", "Choose"), *providers]))
+    fields.append(order_field("agentId", "Agent", typed.agent_id, [("", ANY_AGENT), *_agents(typed, choices.offers)]))
+    fields.append(order_field(TAGS, "Tags", typed.tags, kind=ControlKind.TEXT, hints=(TAGS_HINT,)))
+    return with_faults(fields, faults)
 
 
 def _groups(typed: OrderEntries, groups: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from mainstay.control.store.blueprints import find_of_type
 from mainstay.control.store.service_types import bundle_versions, find_version
 
 LATEST = "latest"
-# Of the versions in a message.
+# Versions that a refusal names.
 MAX_LISTED = 20
 
 

@@ -13,7 +13,7 @@ from mainstay.foundation.vault import VAULT_PREFIX
 MAX_PROPERTIES_BYTES = 160 * 1024
 MAX_INSTANCE_DATA_BYTES = 32 * 1024
 MAX_CONDITIONS_BYTES = 64 * 1024
-# Of a pool or of an option.
+# One value of a pool or of an option.
 MAX_VALUE_BYTES = 32 * 1024
 # A property schema, a lifecycle, a configuration schema.
 MAX_DEFINITION_BYTES = 512 * 1024

@@ -52,7 +52,7 @@ class Forecast(msgspec.Struct, frozen=True, rename="camel"):
     pool_values: list[ForecastValue]
     # The version of the blueprint after the order, if the order changes it.
     blueprint_version: str | msgspec.UnsetType = msgspec.UNSET
-    # Only of a move: its runs on both hosts, in order.
+    # The runs of a move on both hosts, in order. Other orders have none.
     steps: list[ForecastStep] | msgspec.UnsetType = msgspec.UNSET
     # Only in plans: the digest that orders exactly this, its expiry, and the changes on the host.
     plan_digest: str | msgspec.UnsetType = msgspec.UNSET
@@ -173,5 +173,5 @@ async def _steps_of_move(work: UnitOfWork, service: ServiceRow, target_id: str) 
 
 
 def _read_definition(content: bytes) -> object:
-    """Of a bundle that was checked when it was pushed."""
+    """The bundle was checked when it was pushed."""
     return read_yaml(decode(open_bundle(content)[DEFINITION], DEFINITION), DEFINITION)

@@ -53,7 +53,7 @@ class Subnet:
 
 
 def capacity(generator_type: str, generator_config: dict[str, object] | None, stored: int) -> int:
-    """How many values a pool has: those of its list, or the addresses of its network, which stores only used ones."""
+    """The size of a list pool, or the addresses of a subnet, of which only used ones are stored."""
     return parse_subnet(generator_config).size if generator_type == "subnet" else stored
 
 
@@ -135,7 +135,7 @@ async def answer(
 async def answer_for_agent(
     work: UnitOfWork, agent_id: str, provider_id: str, questions: Sequence[PoolQuestion], *, or_global: bool
 ) -> tuple[PoolAnswers, tuple[str, ...]]:
-    """The same for the configuration of an agent, from the provider's pools or, with `or_global`, global ones."""
+    """Takes values for the configuration of an agent, from the provider's pools or, with `or_global`, global ones."""
     pools = {
         question.path: await config_pools.find_pool(work.tx, provider_id, question.pool_type, or_global=or_global)
         for question in questions

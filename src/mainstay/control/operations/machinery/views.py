@@ -51,7 +51,7 @@ class ServiceView(ServiceRow, frozen=True, kw_only=True):
     consumer: Named
     # None: the caller may not read the groups of this consumer.
     group: Named | None
-    # Of `blueprint_digest`; None: no blueprint, or a bundle that another one of the same version replaced.
+    # The version of `blueprint_digest`. None: no blueprint, or a bundle that another one of the same version replaced.
     blueprint_version: str | None
 
 

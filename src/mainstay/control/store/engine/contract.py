@@ -153,7 +153,7 @@ async def fetch_value(tx: Transaction, statement: str, *, slow: bool = False, **
 
 
 async def fetch_number(tx: Transaction, statement: str, *, slow: bool = False, **parameters: Value) -> int:
-    """The same for an integer. 0: no row was found."""
+    """The first column of the first row as an integer. 0: no row was found."""
     return await fetch_value(tx, statement, slow=slow, **parameters) or 0
 
 

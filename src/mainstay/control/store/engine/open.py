@@ -23,7 +23,7 @@ async def open_store(database_url: str) -> Store:
 
 @asynccontextmanager
 async def connected_store(database_url: str) -> AsyncIterator[Store]:
-    """The same, closed at the end."""
+    """Opens the store and closes it at the end."""
     store = await open_store(database_url)
     try:
         yield store

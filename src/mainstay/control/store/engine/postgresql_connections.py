@@ -12,7 +12,7 @@ import asyncpg
 
 # To reach one of several hosts and sign in.
 HOST_SECONDS = 5.0
-# A peer that confirms nothing for so long is gone.
+# Close a connection whose peer acknowledges nothing for this long.
 SILENT_SECONDS = 10
 PROBE_AFTER_SECONDS, PROBE_EVERY_SECONDS = 5, 2
 # Try the next host.

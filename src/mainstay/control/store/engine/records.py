@@ -14,7 +14,7 @@ import msgspec
 from mainstay.control.store.engine.contract import Row, Transaction, Value, encode_json, fetch_column, placeholders
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Of the dependants of a row: a refusal names the first ones.
+# Dependants of a row that a refusal names.
 MAX_DEPENDANTS = 10
 
 

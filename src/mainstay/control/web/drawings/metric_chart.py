@@ -68,7 +68,7 @@ def _runs(points: Sequence[MetricPoint], gap_seconds: float) -> list[list[Metric
 
 
 def _bounded(run: list[MetricPoint], total: int) -> list[MetricPoint]:
-    """Of each group of neighbours only the least and the most, so that no peak is lost."""
+    """Keeps the least and the greatest of each group of neighbours, so that no peak is lost."""
     group = -(-2 * total // MAX_POINTS)
     if total <= MAX_POINTS or len(run) <= 2:
         return run

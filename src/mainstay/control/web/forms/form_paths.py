@@ -100,10 +100,10 @@ class FormPlace:
     before: object | None
     # The enclosing value does not exist yet, so defaults apply.
     new: bool
-    # It is a row of an array, or below one.
+    # The value is a row of an array, or below one.
     in_row: bool = False
     is_row: bool = False
-    # It is one of several properties that exclude each other, which the hint of the group states.
+    # The value is one of several properties that exclude each other, which the hint of the group states.
     is_grouped: bool = False
 
     @property

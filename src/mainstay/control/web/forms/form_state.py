@@ -31,7 +31,7 @@ MAX_INITIAL_ENTRIES = 1_500
 # The form as a whole as one text in JSON.
 DOCUMENT = ROOT
 
-# Of values, of what was shown, of rows, of choices between properties, and of cleared secrets.
+# Names of fields begin with one: values, what was shown, rows, choices between properties, cleared secrets.
 PREFIXES = frozenset({"p.", "m.", "r.", "c.", "x."})
 
 FormEntries = Mapping[str, str]

@@ -21,7 +21,7 @@ from mainstay.control.web.forms.form_paths import FormScope
 from mainstay.control.web.forms.form_state import FormEntries, add_row, initial_entries, remove_row
 from mainstay.control.web.forms.posted import PostedForm
 from mainstay.control.web.order_choices import read_form, read_offers, read_references
-from mainstay.control.web.order_fields import order_field, place_faults
+from mainstay.control.web.order_fields import order_field, place_faults, with_faults
 from mainstay.control.web.order_pages import FormPage, PlanPage, service_facts, untyped_secrets
 from mainstay.control.web.planned_requests import OrderForecast, PlannedRequest, dry_run, execute, forecast
 from mainstay.control.web.views.plans import PlannedOrder
@@ -226,16 +226,13 @@ def _plan_page(
 
 
 def _refused_form(action: ServiceAction, scope: FormScope, posted: PostedForm, refusal: ApiRefusal) -> PageAnswer:
-    is_body = refusal.code == "invalid_body"
-    return _form_page(
-        action,
-        scope,
-        posted.numbered_entries,
-        retype=posted.retype,
-        faults=() if is_body else [PathFault(path, message) for path, message in refusal.faults],
-        order_faults=refusal.faults if is_body else (),
-        refusal=refusal,
-    )
+    faults = [] if _is_of_body(refusal) else [PathFault(path, message) for path, message in refusal.faults]
+    return _form_page(action, scope, posted.numbered_entries, retype=posted.retype, faults=faults, refusal=refusal)
+
+
+def _is_of_body(refusal: ApiRefusal) -> bool:
+    """Whether the faults are in fields of the order, not in its properties."""
+    return refusal.code == "invalid_body"
 
 
 def _form_page(
@@ -245,15 +242,15 @@ def _form_page(
     *,
     retype: frozenset[str] = frozenset(),
     faults: Sequence[PathFault] = (),
-    order_faults: Sequence[tuple[str, str]] = (),
     refusal: ApiRefusal | None = None,
 ) -> PageAnswer:
     service, lifecycle = action.service, action.definition.lifecycle
     known = lifecycle.actions.get(action.action)
     to = None if known is None else known.successes.get(service.status)
     hints = ("A new name applies at once, without a job.",)
-    name = order_field("name", "Name", action.name, faults=order_faults, kind=ControlKind.TEXT, hints=hints)
-    fields = (name,) if action.action == UPDATE else ()
+    order_faults = refusal.faults if refusal is not None and _is_of_body(refusal) else ()
+    name = order_field("name", "Name", action.name, kind=ControlKind.TEXT, hints=hints)
+    fields = with_faults([name], order_faults) if action.action == UPDATE else ()
     return FormPage(
         heading=action.verb,
         crumbs=(("Services", "/services"), (service.name, action.page)),

@@ -21,7 +21,7 @@ from mainstay.control.web.noun_pages import (
 
 API = "/api/v1/rollouts"
 PAGE_SIZE = "50"
-# Of the waves in the picture; a roll-out may have many more.
+# Waves in the picture; a roll-out may have many more.
 MOST_WAVES = 50
 CRUMBS = (("/rollouts", "Roll-outs"),)
 STATES = {

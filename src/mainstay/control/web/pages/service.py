@@ -195,7 +195,7 @@ async def _read_references(work: UnitOfWork, row: ServiceRow) -> list[tuple[Rela
 
 
 async def _read_events(work: UnitOfWork, row: ServiceRow, shown: Sequence[ShownJob]) -> list[dict[str, Any]]:
-    """Of the service and of its newest jobs."""
+    """The newest events of the service and of its newest jobs."""
     relation = work.relation("event", "read")
     found = await newest_of(work.tx, [row.id, *(job.row.id for job in shown)], SHOWN_EVENTS)
     readable = [event for event in found if relation.holds(work.required_caller, event)]

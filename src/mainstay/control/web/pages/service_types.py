@@ -61,7 +61,7 @@ async def _read(call: PageCall) -> dict[str, Any]:
         definition = work.tools.definitions.of_service_type(row)
         used = await store.count_services(work.tx, row.id, _own_services(work))
         versions = await store.bundle_versions(work.tx, row.id, MOST_VERSIONS)
-        # They are for the authors of the type.
+        # Findings are for the authors of the type.
         findings = operations.report(work, row).findings if call.caller.role is Role.ADMIN else ()
     sees_all = call.caller.role is Role.ADMIN
     shown = _versions(row, versions, used, sees_all=sees_all)

@@ -55,7 +55,7 @@ class ServiceLine:
     service: ServiceView
     kind: StateKind
     owner: str
-    # Of the blueprint; "": it has none.
+    # Version of the blueprint; "" without one.
     version: str
     # "", "True", "False" or "Unknown".
     in_sync: str

@@ -42,7 +42,7 @@ class DiffBudget:
 
     lines: int = 1500
     comparisons: int = 200
-    # Of comparing words, at most; a tenth of a second.
+    # Upper bound of the steps that compare words: a tenth of a second.
     steps: int = 4_000_000
 
 

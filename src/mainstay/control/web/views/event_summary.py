@@ -12,7 +12,7 @@ from mainstay.foundation.vault import is_vault_reference
 
 MAX_NAMES = 3
 MAX_VALUE = 40
-# They change with every write, or the type of the event names them.
+# Members that change with every write, or that the type of the event names.
 UNINTERESTING = frozenset({"version", "id", "attempt", "leaseExpiresAt"})
 # What a new row is, in the order in which it is looked for.
 NEW_NAMES = ("action", "name", "reason")

@@ -64,7 +64,7 @@ def _last_name(event: EventView) -> str:
 
 MAX_CHANGES = 60
 MAX_VALUE = 400
-# They change with every write.
+# Members that change with every write.
 UNINTERESTING = frozenset({"updatedAt", "createdAt", "version", "id"})
 NOT_SHOWN = "secret, not shown"
 

@@ -67,7 +67,7 @@ def absolute_time(time: datetime) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Of something that ended: `0.3 s`, `4.1 s`, `2:05 min`, `3 h 12 min`, `2 d 3 h`."""
+    """The duration of something that ended: `0.3 s`, `4.1 s`, `2:05 min`, `3 h 12 min`, `2 d 3 h`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
@@ -82,7 +82,7 @@ def duration(seconds: float) -> str:
 
 
 def running_time(seconds: float) -> str:
-    """Of something that goes on: `0:42`, `2:14:07`."""
+    """The time since something started that still runs: `0:42`, `2:14:07`."""
     whole = max(0, int(seconds))
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
