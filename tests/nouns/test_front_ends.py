@@ -221,7 +221,7 @@ def test_every_settable_member_is_in_every_front_end_or_named_as_left_out() -> N
 
 def test_the_rule_names_each_front_end_that_lacks_a_member() -> None:
     groups = declared_nouns()["/service-groups"]
-    motto = Member("motto", "line", "what it stands for", left_out={FORM: "a joke", CLI: "a joke"})
+    motto = Member("motto", "line", "a short motto", left_out={FORM: "a joke", CLI: "a joke"})
     changed = Noun(**{**vars(groups), "members": (*groups.members, motto)})
     lacking = [
         text
