@@ -19,7 +19,8 @@ from pathlib import Path
 
 from interpreters import find_python
 from mainstay import __version__
-from mainstay.cli import agent_unit, server_unit
+from mainstay.cli import server_unit
+from mainstay.cli.commands import agent
 from mainstay.packaging.program_file import build_program_file
 
 PROJECT = Path(__file__).parents[1]
@@ -171,7 +172,7 @@ def _build_debian_package(target: Path) -> Path:
         tree = Path(scratch) / "tree"
         _write_environment(tree)
         _write(tree, PROGRAM, LAUNCHER, mode=0o755)
-        _write(tree, "/usr/lib/systemd/system/mainstay-agent.service", agent_unit.packaged_unit(PROGRAM))
+        _write(tree, "/usr/lib/systemd/system/mainstay-agent.service", agent.packaged_unit(PROGRAM))
         _write(tree, "/usr/lib/systemd/system/mainstay-server.service", server_unit.packaged_unit(PROGRAM))
         _write(tree, "/usr/share/doc/mainstay/copyright", _copyright())
         _write_control(tree, architecture)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.cli.plane.yaml_text import write_yaml
+from mainstay.cli.plane.export import write_yaml
 from mainstay.foundation.documents import read_yaml
 from torture import count_of
 

@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+    from mainstay.foundation.yaml.scalars import Node
+
 SUMMARY = "run the agent on this host"
 GROUP = "many hosts"
 # By the code of the refusal.
@@ -27,6 +29,27 @@ ENROLMENT_HINTS = {
     ),
     "name_taken": "\nGive another name with --name, or use the code of that agent: `mainstay agents code AGENT`.",
 }
+UNIT_NAME = "mainstay-agent.service"
+UNIT_PATH = f"/etc/systemd/system/{UNIT_NAME}"
+# TimeoutStopSec: on SIGTERM the agent finishes the current resource, which may be a long command.
+# KillMode=process: processes that commands left running stay alive.
+UNIT = """\
+[Unit]
+Description=Mainstay agent
+Documentation=man:systemd.service(5)
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+RestartSec=5
+KillMode=process
+TimeoutStopSec=15min
+
+[Install]
+WantedBy=multi-user.target
+"""
 MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 10, 600
 
 
@@ -85,9 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verb == "enroll":
         return _enroll(arguments)
     if arguments.verb == "install":
-        from mainstay.cli.agent_unit import install
-
-        return install(arguments)
+        return _install(arguments)
     return _work(arguments)
 
 
@@ -146,7 +167,7 @@ def _work(arguments: argparse.Namespace) -> int:
         raise CommandRefused(str(problem)) from None
     with exit_on_faults(as_json=False):
         check_local(arguments.blueprint)
-        check_trust(settings.trust)
+        _check_trust(settings.trust)
         state = StateDirectory(state_path(os.environ))
         root = os.path.abspath(arguments.root) if arguments.root else ""
         log = Log(as_json=arguments.log_format == "json")
@@ -161,7 +182,7 @@ def _work(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def check_trust(path: str | None) -> None:
+def _check_trust(path: str | None) -> None:
     """Refuses a file that would fail every job. Raises `DoesNotLoad`."""
     if path is None:
         return
@@ -190,3 +211,58 @@ def _lease_seconds(text: str) -> int:
     if not MIN_LEASE_SECONDS <= found <= MAX_LEASE_SECONDS:
         raise CommandRefused(f"--lease must be from {MIN_LEASE_SECONDS}s to {MAX_LEASE_SECONDS // 60}m")
     return int(found)
+
+
+# ---- the systemd unit ----
+def packaged_unit(program: str) -> str:
+    """The unit of a system package, with the defaults of `agent install`."""
+    return UNIT.format(command=f"{program} agent run")
+
+
+def _install(arguments: argparse.Namespace) -> int:
+    from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
+    from mainstay.cli.local_run import exit_on_faults
+    from mainstay.cli.systemd_units import (
+        apply_units,
+        quoted_word,
+        refuse_hidden_program,
+        running_unit,
+        unit_file,
+        warn_of_temporary_program,
+    )
+
+    place = os.path.abspath(arguments.config or default_path(os.environ))
+    try:
+        read_enrolment(place)
+    except NotEnrolled as problem:
+        raise CommandRefused(str(problem)) from None
+    with exit_on_faults(as_json=False):
+        _check_trust(arguments.trust)
+    if os.geteuid() != 0:
+        raise CommandRefused("`mainstay agent install` creates a systemd system unit: run it as root")
+    content = UNIT.format(command=" ".join(quoted_word(word) for word in _command(arguments, place)))
+    refuse_hidden_program(UNIT_NAME, content)
+    warn_of_temporary_program(UNIT_NAME)
+    document: Node = [
+        {"file": [unit_file(UNIT_PATH, content)]},
+        {"service": [running_unit("mainstay-agent", [UNIT_PATH])]},
+    ]
+    return apply_units("agent install", document, noop=arguments.noop)
+
+
+def _command(arguments: argparse.Namespace, place: str) -> list[str]:
+    """The command of the unit: this program with the options of `agent install`."""
+    from mainstay.cli.systemd_units import program_words
+
+    words = [*program_words(), "agent", "run", "--config", place]
+    words += ["--jobs", str(arguments.jobs), "--lease", arguments.lease, "--drift-interval", arguments.drift_interval]
+    words += ["--log-format", arguments.log_format]
+    for directory in arguments.blueprint:
+        words += ["--blueprint", os.path.abspath(directory)]
+    if arguments.trust:
+        words += ["--trust", os.path.abspath(arguments.trust)]
+    if arguments.root:
+        words += ["--root", os.path.abspath(arguments.root)]
+    if arguments.metrics_port is not None:
+        words += ["--metrics-port", str(arguments.metrics_port)]
+    return words

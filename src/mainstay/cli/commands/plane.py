@@ -106,9 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _export(client: Client, arguments: argparse.Namespace) -> int:
     from mainstay.cli.main import print_json
-    from mainstay.cli.plane.export import export_document
+    from mainstay.cli.plane.export import export_document, write_yaml
     from mainstay.cli.plane.snapshot import read_snapshot
-    from mainstay.cli.plane.yaml_text import write_yaml
 
     snapshot = read_snapshot(client, orders="orders" in arguments.kinds)
     document = export_document(snapshot, arguments.kinds)

@@ -12,7 +12,7 @@ import time
 from math import inf
 
 from mainstay.agent.client import Unreachable
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, connected, find_rollout, find_type, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import EXIT_TIMEOUT, ProgressOutput, ServerContact, add_timeout_option
@@ -49,10 +49,10 @@ COLOURS = {
     "Failed": BAD,
     "Done": GOOD,
 }
-# Of a roll-out that goes on by itself.
-GOES_ON = ("Running",)
+# States that need no operator.
+ACTIVE = ("Running",)
 WAITING = ("Paused", "Stopped")
-OPEN = (*GOES_ON, *WAITING)
+OPEN = (*ACTIVE, *WAITING)
 DELAY_SECONDS = 0.5
 SHOWN_ITEMS = 20
 MAX_VERSIONS = 1000
@@ -169,8 +169,6 @@ def _follow_or_report(client: Client, rollout: Any, arguments: argparse.Namespac
         rollout, timed_out = _follow(client, rollout, quiet=arguments.json, timeout_seconds=arguments.timeout)
     items = list_items(client, f"/rollouts/{rollout['id']}/items", {"status": ["Failed", "Skipped"]}, SHOWN_ITEMS + 1)
     if arguments.json:
-        from mainstay.cli.main import print_json
-
         print_json({**rollout, "failedOrSkipped": items[:SHOWN_ITEMS]})
     else:
         _print_rollout(rollout, _planned_items(client, rollout) or items)
@@ -197,7 +195,7 @@ def _follow(client: Client, rollout: Any, *, quiet: bool, timeout_seconds: float
     contact = ServerContact(screen, deadline)
     try:
         while True:
-            if rollout["status"] not in GOES_ON and not rollout["items"]["running"]:
+            if rollout["status"] not in ACTIVE and not rollout["items"]["running"]:
                 return rollout, False
             if time.monotonic() >= deadline:
                 return rollout, True
@@ -260,11 +258,8 @@ def _print_rollout(rollout: Mapping[str, Any], items: list[Any]) -> None:
         print_table(("SERVICE", "WAVE", "STATUS", "JOB", "REASON"), [_item_row(each) for each in items[:SHOWN_ITEMS]])
     if len(items) > SHOWN_ITEMS:
         print("There are more; the page of the roll-out lists all of them.")
-    ways = {"Stopped": "resume or abort", "Paused": "resume or abort"}.get(status)
-    if ways:
-        print(
-            f"\nThe roll-out waits for you: `mainstay rollout {ways.replace(' or ', '|')} {short_id(rollout['id'])}`"
-        )
+    if status in WAITING:
+        print(f"\nThe roll-out waits for you: `mainstay rollout resume|abort {short_id(rollout['id'])}`")
 
 
 def _item_row(item: Mapping[str, Any]) -> list[Cell]:
@@ -281,8 +276,6 @@ def _item_row(item: Mapping[str, Any]) -> list[Cell]:
 def _list_rollouts(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, "/rollouts", {"sort": "-createdAt"})
     if arguments.json:
-        from mainstay.cli.main import print_json
-
         print_json(found)
     elif found:
         print_table(
@@ -329,8 +322,6 @@ def _show_versions(client: Client, arguments: argparse.Namespace) -> int:
     if others:
         found.append({"version": None, "digest": None, "isCurrent": False, "services": others})
     if arguments.json:
-        from mainstay.cli.main import print_json
-
         print_json(found)
         return 0
     print_table(

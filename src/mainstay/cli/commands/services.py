@@ -131,7 +131,7 @@ def _row(service: Mapping[str, Any], job: Mapping[str, Any] | None) -> list[Cell
 
 
 def _owner_text(service: Mapping[str, Any]) -> str:
-    """The consumer, with its group unless that is the default one."""
+    """The customer, with its group unless that is the default one."""
     group = name_of(service, "group")
     return name_of(service, "consumer") + (f" / {group}" if group not in ("", DEFAULT_GROUP) else "")
 

@@ -117,7 +117,7 @@ class Trial:
         self._path = path
         self._arguments = arguments
         self._palette = Palette(sys.stdout)
-        # Of the host after the runs, which may have created users.
+        # Names of users and groups on the host after the runs, which may have created some.
         self._users: dict[int, str] = {}
         self._groups: dict[int, str] = {}
 
@@ -246,7 +246,7 @@ class Trial:
         return []
 
     def _diff(self, change: TreeChange) -> list[str]:
-        """A diff of what no resource shows by itself. Nothing that only some users may read, and no secret."""
+        """The diff of a file that changed without a resource. Empty for private files and secrets."""
         from difflib import unified_diff
 
         resources = self._manifest.resources

@@ -94,7 +94,7 @@ class _Comparison:
         # (kind, path in the files) → path on the server, where they differ.
         self._aliases: dict[tuple[str, Path], Path] = {}
         self._matched: set[tuple[str, Path]] = set()
-        # Where they are written.
+        # Places of unknown owners that are already reported.
         self._unknown_owners: set[object] = set()
         self.found = Difference()
 
@@ -496,7 +496,7 @@ _UNKNOWN = object()
 
 
 def _orders_of(entry: Entry, content: PlaneContent, snapshot: Snapshot) -> list[Path]:
-    """The orders of the same consumer, in the files and on the server."""
+    """The orders of the same customer, in the files and on the server."""
     known = (path for kind, path in (*content.entries, *snapshot.ids) if kind == "orders")
     return list(dict.fromkeys(path for path in known if path[:1] == entry.path[:1]))
 
@@ -504,7 +504,7 @@ def _orders_of(entry: Entry, content: PlaneContent, snapshot: Snapshot) -> list[
 def find_order(entry: Entry, text: str, content: PlaneContent, snapshot: Snapshot) -> Path | str | None:
     """The order that a reference names: its path, the id of a service that is no entry, or None.
 
-    GROUP/NAME, or a name that is unique among the orders of the consumer."""
+    GROUP/NAME, or a name that is unique among the orders of the customer."""
     from mainstay.cli.remote.connection import is_id
 
     if is_id(text):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from mainstay.cli.plane.entries import same
 from mainstay.cli.remote.service_types import is_reference, is_secret, set_by
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,14 +22,11 @@ SHOWN_SECRET = "(secret)"  # noqa: S105 (a placeholder)
 LIFELESS = "ephemeral"
 
 
-class SecretValue:
+class SecretValue(Struct):
     """A secret to send: its directive, and the reference of the stored value to send back for `keep`."""
 
-    __slots__ = ("directive", "stored")
-
-    def __init__(self, directive: Mapping[str, Any], stored: Any) -> None:
-        self.directive = directive
-        self.stored = stored
+    directive: Mapping[str, Any]
+    stored: Any
 
     def __repr__(self) -> str:
         return SHOWN_SECRET

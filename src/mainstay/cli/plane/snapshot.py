@@ -263,7 +263,7 @@ class _Reader(Struct):
             self._add("orders", row, attributes, members=members)
 
     def _namer(self, row: Row) -> Callable[[str], str | None]:
-        """Names services of the same consumer as `group/name`; others are known by their id only."""
+        """Names services of the same customer as `group/name`; others are known by their id only."""
         consumer = self._snapshot.paths.get(("participants", row["consumerId"]))
 
         def name_of(service_id: str) -> str | None:

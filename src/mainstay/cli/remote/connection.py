@@ -366,7 +366,7 @@ def find_agent(client: Client, name_or_id: str) -> Any:
 def find_offering_provider(
     client: Client, name_or_id: str, service_type: Mapping[str, Any], consumer_id: str | None
 ) -> str:
-    """The id of a provider that offers the type to the consumer. Names are not unique: participants name themselves."""
+    """The id of a provider that offers the type to the customer. Names are not unique: participants name themselves."""
     catalogue = client.get("/catalogue", query={"consumerId": consumer_id} if consumer_id else {})
     providers = [
         offer["provider"]

@@ -107,19 +107,26 @@ def _show_forecast(
     if not isinstance(host, dict):
         print("Dry run, nothing was changed.")
         return 0
-    expiry = local_time(document.get("expiresAt")) or "the plan expires"
-    print(bold(f"on the host of {printable(agent)}" if agent else "on the host", BOLD))
-    print_report({"noop": True, **host}, verbose=arguments.verbose)
-    for manifest in [name for step in (document.get("steps") or ())[:1] for name in step["manifests"][1:]]:
-        print(f"  What {printable(manifest)} changes depends on these changes and is not forecast.")
+    _print_host_plan(arguments, document, host, agent)
     if failed:
         print("The run would fail. Correct the cause, then plan again.")
         return EXIT_FAILED
+    expiry = local_time(document.get("expiresAt")) or "the plan expires"
     print(
         f"To make exactly these changes, run the same command before {expiry} with\n"
         f"  --plan-digest {printable(str(document.get('planDigest')))}\ninstead of --plan."
     )
     return 0
+
+
+def _print_host_plan(
+    arguments: argparse.Namespace, document: Mapping[str, Any], host: Mapping[str, Any], agent: str
+) -> None:
+    title = f"on the host of {printable(agent)}" if agent else "on the host"
+    print(Palette(sys.stdout).paint(title, BOLD))
+    print_report({"noop": True, **host}, verbose=arguments.verbose)
+    for manifest in [name for step in (document.get("steps") or ())[:1] for name in step["manifests"][1:]]:
+        print(f"  What {printable(manifest)} changes depends on these changes and is not forecast.")
 
 
 def _print_steps(steps: Sequence[Mapping[str, Any]]) -> None:

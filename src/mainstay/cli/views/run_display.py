@@ -13,12 +13,23 @@ from mainstay.converge.value_kinds import conceal, to_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import TextIO
+    from typing import Protocol, TextIO
 
-    from mainstay.cli.views.reports import ReportedEvent
     from mainstay.converge.contract import Resource
     from mainstay.converge.report import Event, Report
     from mainstay.foundation.faults import Fault
+
+    class ShownEvent(Protocol):
+        """What is shown of an event, of a run or of a report."""
+
+        outcome: str
+        noop_message: str | None
+        reason: str | None
+        output: str | None
+        diff: str | None
+        errors: tuple[str, ...]
+        warnings: tuple[str, ...]
+
 
 COLOURS = {
     STABLE: "32",
@@ -178,7 +189,7 @@ def summary_line(palette: Palette, counts: Mapping[str, int], seconds: float | N
     return f"{', '.join(shown) or 'nothing to do'}" + ("" if seconds is None else f" in {seconds:.2f} s")
 
 
-def event_lines(palette: Palette, name: str, event: Event | ReportedEvent, *, with_output: bool = True) -> list[str]:
+def event_lines(palette: Palette, name: str, event: ShownEvent, *, with_output: bool = True) -> list[str]:
     """The line of one resource, followed by its errors, warnings, output and diff."""
     message = event.noop_message or ""
     reason = event.reason or ""
