@@ -6,7 +6,7 @@ from mainstay.cli.main import CommandRefused, add_limit_option, print_json
 from mainstay.cli.remote.connection import connected, find_job, find_service, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import cancel_note, progress_text
-from mainstay.cli.views.reports import print_report
+from mainstay.cli.views.reports import print_host_report
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, elapsed, local_time, print_fields, print_table
 
@@ -43,11 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.job:
         raise CommandRefused(f"name the job: mainstay jobs {arguments.verb} JOB")
     with connected(arguments) as client:
-        if arguments.verb == "show":
-            return _show(client, arguments)
-        if arguments.verb == "cancel":
-            return _cancel(client, arguments)
-        return _list_jobs(client, arguments)
+        return {"show": _show, "cancel": _cancel, None: _list_jobs}[arguments.verb](client, arguments)
 
 
 def _list_jobs(client: Client, arguments: argparse.Namespace) -> int:
@@ -101,13 +97,7 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
         print_json({**job, "report": report})
         return 0
     print_fields(_fields(job, _requested_by(client, job)))
-    if isinstance(report, dict) and isinstance(report.get("events"), list):
-        print()
-        print_report(report, verbose=arguments.verbose)
-    elif report is not None:
-        from mainstay.cli.views.tables import tree_lines
-
-        print("\n".join(["", *tree_lines({"report": report}, "")]))
+    print_host_report(report, verbose=arguments.verbose)
     return 0
 
 

@@ -19,6 +19,7 @@ from mainstay.cli.remote.connection import (
     error_text,
     find_agent,
     find_offering_provider,
+    find_owner,
     find_participant_id,
     find_type,
     list_items,
@@ -153,11 +154,7 @@ def _consumer_of(client: Client, body: dict[str, Any]) -> str | None:
 
 def _find_group(client: Client, consumer: str | None, name: str, *, create: bool) -> str:
     """Finds the customer's group, or creates it if `create`."""
-    consumer_id = (
-        client.get("/tokens/me").get("participantId") if consumer is None else find_participant_id(client, consumer)
-    )
-    if consumer_id is None:
-        raise CommandRefused(CUSTOMER_MISSING)
+    consumer_id = find_owner(client, consumer, "customer", "--for")
     for group in list_items(client, "/service-groups", {"name": name, "consumerId": consumer_id}):
         if group["name"] == name:
             return str(group["id"])

@@ -11,7 +11,7 @@ import sys
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import connected, find_orphan, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.views.reports import print_report
+from mainstay.cli.views.reports import print_host_report
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, age, local_time, print_fields, print_table
 
@@ -42,11 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.orphan:
         raise CommandRefused(f"name the orphan: mainstay orphans {arguments.verb} ORPHAN")
     with connected(arguments) as client:
-        if arguments.verb == "show":
-            return _show(client, arguments)
-        if arguments.verb == "forget":
-            return _forget(client, arguments)
-        return _list_orphans(client, arguments)
+        return {"show": _show, "forget": _forget, None: _list_orphans}[arguments.verb](client, arguments)
 
 
 def _list_orphans(client: Client, arguments: argparse.Namespace) -> int:
@@ -96,9 +92,7 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
             ("message", orphan.get("lastError") or ""),
         ]
     )
-    if isinstance(report, dict) and isinstance(report.get("events"), list):
-        print()
-        print_report(report, verbose=arguments.verbose)
+    print_host_report(report, verbose=arguments.verbose)
     return 0
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mainstay.cli.plane.difference import Difference, PlaneStep
     from mainstay.cli.plane.entries import Entry, Path
     from mainstay.cli.plane.files import PlaneContent
+    from mainstay.cli.plane.kinds import Attribute
     from mainstay.cli.plane.snapshot import Snapshot
 
     ReadSecret = Callable[[Mapping[str, Any], str], str]
@@ -93,7 +94,7 @@ class _Builder:
             elif attribute.form == PROPERTIES:
                 body[attribute.member] = self._properties(entry, name, value, attribute.member, references)
             elif attribute.refers_to is not None:
-                self._refer(entry, attribute.refers_to, attribute.member, value, body, references)
+                body[attribute.member] = self._referred(entry, attribute, value, references)
             elif (kind.name, name) == ("agents", "disabled"):
                 body["status"] = "Disabled" if value else "Disconnected"
             else:
@@ -111,15 +112,14 @@ class _Builder:
         owners = entry.kind.owner_paths(entry.path)
         for member, (kind, path) in zip(entry.kind.owner_members, owners, strict=False):
             if member is not None:
-                self._set(body, references, f"/{member}", (kind, path))
+                body[member] = self._row(kind, path, f"/{member}", references)
 
-    def _set(self, body: dict[str, Any], references: dict[str, str], pointer: str, target: tuple[str, Path]) -> None:
-        """Sets a member of the body to the id of the target, or to a reference if a step creates it."""
-        member = pointer[1:]
-        row_id = self._id_of(*target)
-        body[member] = "" if row_id is None else row_id
+    def _row(self, kind: str, path: Path, pointer: str, references: dict[str, str]) -> str:
+        """The id of a row. If a step creates it: empty, and a reference at this place of the body."""
+        row_id = self._id_of(kind, path)
         if row_id is None:
-            references[pointer] = _key(*target)
+            references[pointer] = _key(kind, path)
+        return row_id or ""
 
     def _id_of(self, kind: str, path: Path) -> str | None:
         """None: a step of this plan creates it."""
@@ -127,28 +127,15 @@ class _Builder:
             return self._found.targets[kind, path]
         return self._snapshot.ids.get((kind, path))
 
-    def _refer(
-        self,
-        entry: Entry,
-        kind: str,
-        member: str,
-        value: Any,
-        body: dict[str, Any],
-        references: dict[str, str],
-    ) -> None:
-        if value is None:
-            body[member] = None
-            return
-        if not isinstance(value, list):
-            self._set(body, references, f"/{member}", self._named(entry, kind, value))
-            return
-        body[member] = []
-        for number, name in enumerate(value):
-            target = self._named(entry, kind, name)
-            row_id = self._id_of(*target)
-            body[member].append("" if row_id is None else row_id)
-            if row_id is None:
-                references[f"/{member}/{number}"] = _key(*target)
+    def _referred(self, entry: Entry, attribute: Attribute, value: Any, references: dict[str, str]) -> Any:
+        """The ids for the name or names that an attribute gives."""
+        kind, pointer = str(attribute.refers_to), f"/{attribute.member}"
+        if isinstance(value, list):
+            return [
+                self._row(*self._named(entry, kind, name), f"{pointer}/{number}", references)
+                for number, name in enumerate(value)
+            ]
+        return None if value is None else self._row(*self._named(entry, kind, value), pointer, references)
 
     def _named(self, entry: Entry, kind: str, name: str) -> tuple[str, Path]:
         """The entry that a name refers to. A service type may be that of a blueprint in the files."""
@@ -170,10 +157,7 @@ class _Builder:
             found = find_order(entry, text, self._content, self._snapshot)
             if not isinstance(found, tuple):
                 return found or text
-            row_id = self._id_of("orders", found)
-            if row_id is None:
-                references["/".join(["", member, *map(_escaped, steps)])] = _key("orders", found)
-            return row_id or ""
+            return self._row("orders", found, "/".join(["", member, *map(_escaped, steps)]), references)
 
         translated = with_references(value, schema, translate)
         found: dict[str, Any] = self._with_secrets(entry, translated, (name,))
@@ -205,10 +189,9 @@ class _Builder:
     def _add_values(self, step: PlaneStep) -> None:
         collection, member = VALUE_COLLECTIONS.get(step.entry.kind.name, ("", ""))
         for value, name in step.new_values:
-            body: dict[str, Any] = {"name": name, "value": value}
             references: dict[str, str] = {}
-            self._set(body, references, f"/{member}", (step.entry.kind.name, step.entry.path))
-            self._send(step, "POST", collection, body, references=references)
+            pool = self._row(step.entry.kind.name, step.entry.path, f"/{member}", references)
+            self._send(step, "POST", collection, {"name": name, "value": value, member: pool}, references=references)
         for row, name in step.renamed_values:
             self._send(step, "PATCH", f"{collection}/{row['id']}", {"name": name})
         for row in step.old_values:

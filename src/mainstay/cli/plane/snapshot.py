@@ -15,7 +15,7 @@ from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from mainstay.agent.client import Client
@@ -75,6 +75,10 @@ def read_snapshot(client: Client, *, orders: bool) -> Snapshot:
     return snapshot
 
 
+def _no_owner(_row: Row) -> Path:
+    return ()
+
+
 class _Reader(Struct):
     _client: Client
     _snapshot: Snapshot
@@ -91,7 +95,13 @@ class _Reader(Struct):
         own = self._snapshot.participant_id
         return [each for each in rows if own is None or each[member] == own]
 
-    def _name_rows(self, kind: str, rows: Iterable[Row], owner_of: Callable[[Row], Path | None]) -> None:
+    def _add_plain(self, kind: str, rows: Sequence[Row], owner_of: Callable[[Row], Path | None] = _no_owner) -> None:
+        """Adds rows whose attributes are members of their documents."""
+        self._name_rows(kind, rows, owner_of)
+        for row in rows:
+            self._add(kind, row, self._members(kind, row))
+
+    def _name_rows(self, kind: str, rows: Iterable[Row], owner_of: Callable[[Row], Path | None] = _no_owner) -> None:
         """Names rows by owner and name. Rows of one owner with the same name get a part of their ids."""
         snapshot, key = self._snapshot, KINDS[kind].key
         groups: dict[Path, list[Row]] = defaultdict(list)
@@ -136,25 +146,22 @@ class _Reader(Struct):
         offers = [offer for item in self._client.get("/catalogue")["items"] for offer in item["offers"]]
         providers = {offer["provider"]["id"]: offer["provider"] for offer in offers}
         others = [each for row_id, each in providers.items() if row_id not in known]
-        self._name_rows("participants", [*rows, *others], lambda _row: ())
+        self._name_rows("participants", [*rows, *others])
         for row in rows:
             self._add("participants", row, self._members("participants", row))
 
     def catalogue(self) -> None:
         """Kinds of the whole server."""
         for kind in ("optionTypes", "metricTypes"):
-            rows = self._list(KINDS[kind].collection)
-            self._name_rows(kind, rows, lambda _row: ())
-            for row in rows:
-                self._add(kind, row, self._members(kind, row))
+            self._add_plain(kind, self._list(KINDS[kind].collection))
         self._blueprints()
         types = self._list("/service-types")
-        self._name_rows("serviceTypes", types, lambda _row: ())
+        self._name_rows("serviceTypes", types)
         for row in types:
             if row.get("blueprintDigest") is None:
                 self._add("serviceTypes", row, self._members("serviceTypes", row))
         agent_types = self._list("/agent-types")
-        self._name_rows("agentTypes", agent_types, lambda _row: ())
+        self._name_rows("agentTypes", agent_types)
         label = self._snapshot.label
         for row in agent_types:
             references = {
@@ -168,7 +175,7 @@ class _Reader(Struct):
             # Only admins read blueprints.
             return
         current = [each for each in self._list("/blueprints") if each["isCurrent"]]
-        self._name_rows("blueprints", current, lambda _row: ())
+        self._name_rows("blueprints", current)
         for row in current:
             self._add("blueprints", row, {"version": row["version"]})
 
@@ -183,15 +190,11 @@ class _Reader(Struct):
             option_type = self._snapshot.paths.get(("optionTypes", row["serviceOptionTypeId"]))
             return None if provider is None or option_type is None else (*provider, *option_type)
 
-        self._name_rows("options", rows, owner_of)
-        for row in rows:
-            self._add("options", row, self._members("options", row))
+        self._add_plain("options", rows, owner_of)
 
     def pools(self) -> None:
         sets = self._own(self._list("/service-pool-sets"), "providerId")
-        self._name_rows("poolSets", sets, self._owner("providerId"))
-        for row in sets:
-            self._add("poolSets", row, self._members("poolSets", row))
+        self._add_plain("poolSets", sets, self._owner("providerId"))
         pools = self._own(self._list("/service-pools"), "providerId")
         self._name_rows("pools", pools, self._owner("servicePoolSetId", "poolSets"))
         values = self._values("/service-pool-values", "servicePoolId")
@@ -220,7 +223,7 @@ class _Reader(Struct):
             ("configPools", [each for each in rows if each["participantId"] is not None]),
             ("globalConfigPools", [each for each in rows if each["participantId"] is None]),
         ):
-            owner = self._owner("participantId") if kind == "configPools" else lambda _row: ()
+            owner = self._owner("participantId") if kind == "configPools" else _no_owner
             self._name_rows(kind, chosen, owner)
             for row in chosen:
                 attributes = {
@@ -246,9 +249,7 @@ class _Reader(Struct):
 
     def groups(self) -> None:
         rows = self._own(self._list("/service-groups"), "consumerId")
-        self._name_rows("groups", rows, self._owner("consumerId"))
-        for row in rows:
-            self._add("groups", row, self._members("groups", row))
+        self._add_plain("groups", rows, self._owner("consumerId"))
 
     def orders(self) -> None:
         rows = self._own(self._list("/services", {"living": "true"}), "consumerId")

@@ -49,6 +49,17 @@ def print_report(document: Mapping[str, Any], *, verbose: bool) -> None:
     print(_summary_of(palette, document, events))
 
 
+def print_host_report(report: Any, *, verbose: bool) -> None:
+    """Prints what an agent reported, if anything, below an empty line. A document without events is printed as a tree."""
+    if isinstance(report, dict) and isinstance(report.get("events"), list):
+        print()
+        print_report(report, verbose=verbose)
+    elif report is not None:
+        from mainstay.cli.views.tables import tree_lines
+
+        print("\n".join(["", *tree_lines({"report": report}, "")]))
+
+
 def _summary_of(palette: Palette, document: Mapping[str, Any], events: list[ReportedEvent]) -> str:
     summary: Any = document.get("summary")
     reported = summary if isinstance(summary, dict) else {}
