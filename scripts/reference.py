@@ -22,8 +22,7 @@ from mainstay.control.domain.event_types import EVENT_TYPES
 from mainstay.control.settings import describe_settings
 from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.contract import Property, ResourceType
-from mainstay.converge.manifest.resource_reading import COMMON, STRUCTURED
-from mainstay.converge.manifest.structured_properties import HEALTH_CHECK
+from mainstay.converge.manifest.resource_reading import COMMON, HEALTH_CHECK, STRUCTURED
 
 ROOT = Path(__file__).resolve().parent.parent
 # The hand-written beginning of pages whose rest is generated. Links in them are relative to docs/reference.

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from loading import faults_of
-from mainstay.converge.contract import Failure, ResourceType, State
+from mainstay.converge.contract import ResourceType, State
+from mainstay.converge.failures import Failure
 
 
 def check_decision(case: dict[str, Any], resource_type: ResourceType, state: type[State]) -> None:

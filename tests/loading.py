@@ -9,7 +9,7 @@ import yaml
 
 from applying import fill_in
 from mainstay.converge.contract import Resource
-from mainstay.converge.manifest.resolve import Manifest
+from mainstay.converge.manifest import Manifest
 from mainstay.converge.run import RunRequest, load
 from mainstay.foundation.faults import DoesNotLoad
 

@@ -23,7 +23,7 @@ from mainstay.control.store.engine import migrations
 from mainstay.control.store.engine.records import ColumnKind, Record, Table
 from mainstay.converge import health_checks, resources
 from mainstay.converge.contract import Property
-from mainstay.converge.manifest.structured_properties import HEALTH_CHECK
+from mainstay.converge.manifest.resource_reading import HEALTH_CHECK
 from mainstay.converge.value_kinds import TEXT
 from mainstay.foundation.module_names import module_names, registered
 
@@ -357,7 +357,7 @@ def declared_properties() -> Iterator[tuple[str, Mapping[str, Property]]]:
         yield f"converge/resources/{name}.py", registered(module, "TYPE").properties
     for name, kind in health_checks.kinds().items():
         yield f"converge/health_checks/{name}.py", kind.properties
-    yield "converge/manifest/structured_properties.py", HEALTH_CHECK
+    yield "converge/manifest/resource_reading.py", HEALTH_CHECK
 
 
 def test_properties_that_look_like_a_secret_are_declared() -> None:

@@ -25,7 +25,7 @@ import pytest
 from applying import Applied
 from fork_server import PROGRAM
 from hostile_user import USER_ID, Scene, hostile_scene
-from mainstay.converge.contract import StopFlag, Stopped
+from mainstay.converge.failures import StopFlag, Stopped
 from mainstay.converge.host.downloads import Download
 from required_parts import need_program
 from scratch import fingerprint, names_below, temps_below

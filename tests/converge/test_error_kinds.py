@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from applying import Applied
-from mainstay.converge import contract
+from mainstay.converge.failures import Failure
 from mainstay.converge.json_lines import event_lines
 from mainstay.converge.providers.exec.posix import PosixCommands
 from mainstay.converge.report import Event
@@ -132,7 +132,7 @@ def test_an_unexpected_error_is_a_bug(apply: Apply, monkeypatch: pytest.MonkeyPa
     assert event["error_kind"] == "Bug"
 
 
-def _subclasses(parent: type[contract.Failure]) -> set[type[contract.Failure]]:
+def _subclasses(parent: type[Failure]) -> set[type[Failure]]:
     return {parent}.union(*map(_subclasses, parent.__subclasses__()))
 
 
@@ -140,7 +140,7 @@ def test_every_class_of_failure_has_a_kind_of_the_contract() -> None:
     import mainstay.converge.host.commands
     import mainstay.converge.host.parents  # noqa: F401
 
-    assert {each.kind for each in _subclasses(contract.Failure)} <= KINDS
+    assert {each.kind for each in _subclasses(Failure)} <= KINDS
 
 
 def test_the_first_of_several_failures_names_the_kind(apply: Apply) -> None:

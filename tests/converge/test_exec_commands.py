@@ -17,7 +17,8 @@ import pytest
 from applying import Applied, fill_in
 from fork_server import PROGRAM
 from loading import faults_of
-from mainstay.converge.contract import Resource, StopFlag
+from mainstay.converge.contract import Resource
+from mainstay.converge.failures import StopFlag
 from mainstay.converge.report import Observer
 from mainstay.converge.run import RunRequest, run
 

@@ -15,7 +15,7 @@ import pytest
 from applying import apply_text
 from hostile_user import USER_ID, Scene, hostile_scene
 from isolation import as_plain_user, in_own_mounts
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.converge.host.files import Files
 from mainstay.converge.host.state import StateDirectory
 from mainstay.converge.run import list_backups, restore_backup

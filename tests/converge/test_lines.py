@@ -162,7 +162,7 @@ def test_a_batch_that_fails_is_made_one_by_one(apply: Apply, root: Path, monkeyp
 
     def refuse_three(files: Files, write: FileWrite) -> Any:
         if b"entry 2\n" in (write.content or b""):
-            from mainstay.converge.contract import Failure
+            from mainstay.converge.failures import Failure
 
             raise Failure("no third entry")
         return replace(files, write)

@@ -12,7 +12,7 @@ import pytest
 
 from applying import Applied
 from isolation import as_plain_user, open_folder
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.converge.host.backups import Backups
 from mainstay.converge.host.files import Files, FileWrite
 from mainstay.converge.host.state import StateDirectory

@@ -21,7 +21,8 @@ from fork_server import PROGRAM
 from isolation import in_own_mounts
 from mainstay.converge import providers
 from mainstay.converge.apply import Options, Run
-from mainstay.converge.contract import Change, Provider, Resource, StopFlag
+from mainstay.converge.contract import Change, Provider, Resource
+from mainstay.converge.failures import StopFlag
 from mainstay.converge.history import LARGEST_HISTORY_BYTES, MOST_REPORTS, History, Ledger
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.host import Host

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.converge.host.unpacking import UnpackingLimits, unpack
 from scratch import describe_tree
 
@@ -231,7 +231,7 @@ def test_a_header_of_many_megabytes_is_refused(root: Path, tmp_path: Path) -> No
 
 
 def test_time_and_a_stop_end_unpacking(root: Path, tmp_path: Path) -> None:
-    from mainstay.converge.contract import Stopped, TimedOut
+    from mainstay.converge.failures import Stopped, TimedOut
 
     path = make_tar(tmp_path / "a", member("x"))
     with pytest.raises(TimedOut):

@@ -11,7 +11,7 @@ from mainstay.agent.job_runner import HostRun, open_secrets
 from mainstay.agent.log import origin_of
 from mainstay.agent.responses import CHECKED_SERVICE, require_shape
 from mainstay.converge.apply import Options
-from mainstay.converge.contract import Stopped
+from mainstay.converge.failures import Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.report import FAILED, UNMET
 from mainstay.converge.run import Locked
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mainstay.agent.blueprint import Blueprint
     from mainstay.agent.context import AgentContext
-    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.failures import StopFlag
     from mainstay.converge.report import Event, Report
 
 CONDITION = "InSync"

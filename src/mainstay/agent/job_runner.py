@@ -16,7 +16,7 @@ from mainstay.agent.responses import SECRET, require_shape
 from mainstay.agent.stop_flag import CANCELLED, LOST, TIMED_OUT
 from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.apply import Options
-from mainstay.converge.contract import Stopped
+from mainstay.converge.failures import Stopped
 from mainstay.converge.host.state import StateDirectory, Unusable, read_text
 from mainstay.converge.report import Observer
 from mainstay.converge.run import Locked, RunRequest, run
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from mainstay.agent.context import AgentContext, WorkArea
     from mainstay.agent.job_documents import Place
     from mainstay.agent.lease import Lease
-    from mainstay.converge.contract import Resource, StopFlag
+    from mainstay.converge.contract import Resource
+    from mainstay.converge.failures import StopFlag
     from mainstay.converge.report import Event, Report
     from mainstay.converge.run import Session
 

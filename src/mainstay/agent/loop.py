@@ -24,7 +24,7 @@ from mainstay.agent.orphans import OrphanCleaner
 from mainstay.agent.plans import Planner
 from mainstay.agent.responses import JOB, LEASED, RENEWED, require_items, require_shape
 from mainstay.agent.stop_flag import CANCELLED, now
-from mainstay.converge.contract import StopFlag
+from mainstay.converge.failures import StopFlag
 from mainstay.converge.host.state import Busy, Lock
 
 TYPE_CHECKING = False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.agent.context import AgentContext
-    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.failures import StopFlag
 
 LONGEST_BACKOFF_SECONDS = 3600.0
 # Pause before what could not be done now: the server is away, or a job still uses the service.

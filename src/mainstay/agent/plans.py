@@ -13,7 +13,7 @@ from mainstay.agent.context import Backoff
 from mainstay.agent.job_runner import HostRun, find_manifest, stored_report, time_limit
 from mainstay.agent.log import origin_of
 from mainstay.agent.responses import PLAN, require_items
-from mainstay.converge.contract import Stopped
+from mainstay.converge.failures import Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import Locked
 from mainstay.foundation.faults import DoesNotLoad
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.agent.context import AgentContext
-    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.failures import StopFlag
 
 POLL_SECONDS = 60
 POLL_GRACE_SECONDS = 15

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mainstay.converge.contract import StopFlag
+from mainstay.converge.failures import StopFlag
 
 # Reasons.
 LOST, CANCELLED, TIMED_OUT, STOPPING = "lease lost", "cancelled", "timed out", "stopping"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mainstay.blueprints.expressions import Use
     from mainstay.control.domain.service_types import ServiceTypeDefinition
     from mainstay.converge.contract import HealthCheck, Property, Resource
-    from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.manifest import Manifest
     from mainstay.foundation.faults import DocumentPath
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainstay.agent.job_documents import OUTPUT_KEYS
 from mainstay.blueprints.secret_findings import carries_secret
 from mainstay.control.domain.properties.contract import Actor
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation.suggestions import did_you_mean

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds, print_error, print_json, print_pieces
-from mainstay.converge.contract import StopFlag, Stopped
+from mainstay.converge.failures import StopFlag, Stopped
 from mainstay.converge.host.sources import BundleTrust
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.json_lines import report_pieces

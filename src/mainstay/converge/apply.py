@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from mainstay.converge.batching import Batching
-from mainstay.converge.contract import (
-    NEW_SECRET,
-    NO_SECRET,
+from mainstay.converge.contract import NEW_SECRET, NO_SECRET
+from mainstay.converge.failures import (
     CommandFailed,
     DesiredStateFailed,
     Failure,
@@ -25,11 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
-    from mainstay.converge.contract import Change, Provider, Resource, ResourceType, State, StopFlag
+    from mainstay.converge.contract import Change, Provider, Resource, ResourceType, State
+    from mainstay.converge.failures import StopFlag
     from mainstay.converge.history import Ledger
     from mainstay.converge.host.host import Host
+    from mainstay.converge.manifest import Manifest
     from mainstay.converge.manifest.expressions import Expression
-    from mainstay.converge.manifest.resolve import Manifest
     from mainstay.converge.redaction import Redactor
     from mainstay.converge.report import Observer
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
-"""The contract between resource types and providers: properties, resources, states, changes and failures.
+"""The contract between resource types and providers: properties, resources, states and changes.
 
 No code here touches a host. Types decide (pure), providers act; `apply.py` uses both and reports events (`report.py`).
 """
 
 from __future__ import annotations
 
-import stat as modes
 from abc import ABC, abstractmethod
 
+from mainstay.converge.failures import Failure
 from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from mainstay.converge.host.files import Files
     from mainstay.converge.host.host import Host
-    from mainstay.converge.report import Event
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
 
@@ -27,70 +26,6 @@ if TYPE_CHECKING:
 NO_SECRET, PRIVATE_VALUE, KEPT_SECRET, NEW_SECRET = 0, 1, 2, 3
 
 
-# ---- failures ----
-class Failure(Exception):
-    """A resource cannot reach its desired state; the text names the thing and the reason.
-
-    `kind` is the `error_kind` of the event."""
-
-    kind = "Refused"
-
-    def __init__(self, message: str, *, output: str | None = None) -> None:
-        super().__init__(message)
-        self.output = output
-
-
-class Missing(Failure):
-    """Something that the resource needs does not exist; in a dry run an earlier exec or package might create it.
-
-    `path` is what does not exist, if it is a path: an earlier archive might bring it."""
-
-    kind = "NotFound"
-
-    def __init__(self, message: str, *, output: str | None = None, path: str | None = None) -> None:
-        super().__init__(message, output=output)
-        self.path = path
-
-
-class NotYetThere(Missing):
-    """A dry run would have to run a program that an earlier resource would create or change."""
-
-
-class MissingForGood(Failure):
-    """Something that the resource needs does not exist, and no resource can create it."""
-
-    kind = Missing.kind
-
-
-class DesiredStateFailed(Failure):
-    """The change was made, but the desired state was not reached."""
-
-    kind = "DesiredStateFailed"
-
-
-class CommandFailed(Failure):
-    """A command ran, or could not be run, and did not succeed."""
-
-    kind = "CommandFailed"
-
-
-class TimedOut(Failure):
-    """A command, or the wait for a lock, took longer than allowed."""
-
-    kind = "Timeout"
-
-
-class TemplateFailed(Failure):
-    """A template cannot be evaluated, or gave a value that its property cannot hold."""
-
-    kind = "TemplateFailed"
-
-
-class Stopped(Exception):
-    """The caller asked the run to end while a command was running."""
-
-
-# ---- resources ----
 class Property(Struct):
     """One property of a resource type; loader, redaction, JSON Schema, command line and reference derive from it.
 
@@ -304,7 +239,7 @@ class ResourceType(ABC):
         Raises `Failure` for a state that no manifest describes."""
         return None
 
-    def summarize(self, events: Sequence[Event]) -> Any:
+    def summarize(self, events: Sequence[Any]) -> Any:
         """Returns the state of a resource that applies a manifest, from the events of that manifest's resources."""
         raise NotImplementedError
 
@@ -417,28 +352,3 @@ class Provider(ABC):
     def difference(self, wanted: Any, actual: Any, host: Host) -> str | None:
         """Returns the changes of a file as a unified diff."""
         return None
-
-
-def file_word(mode: int) -> str:
-    """Names the kind of a file that is neither regular, a directory nor a link."""
-    for test, word in (
-        (modes.S_ISFIFO, "a fifo"),
-        (modes.S_ISSOCK, "a socket"),
-        (modes.S_ISCHR, "a character device"),
-        (modes.S_ISBLK, "a block device"),
-    ):
-        if test(mode):
-            return word
-    return "of an unknown kind"
-
-
-class StopFlag:
-    """Requests the end of a run: between two resources, or at once, together with the running command."""
-
-    def __init__(self) -> None:
-        self.reason: str | None = None
-        self.at_once = False
-
-    def request(self, reason: str, *, at_once: bool = False) -> None:
-        self.at_once = self.at_once or at_once
-        self.reason = self.reason or reason

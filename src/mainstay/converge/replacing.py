@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import join_words
-from mainstay.converge.contract import CommandFailed, Failure
+from mainstay.converge.failures import CommandFailed, Failure
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ def _validate(wanted: Any, path: str, host: Host, timeout_seconds: float) -> Non
 
     words = [_fill_in(word, path) for word in wanted.validate]
     try:
-        program = find_program(host.files, words[0], search_path(host), "/")
+        program = find_program(host.files, words[0], search_path(host.environ), "/")
         host.files.refuse_to_run(program)
     except Failure as error:
         if not wanted.sensitive:

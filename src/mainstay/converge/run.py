@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
-from mainstay.converge.contract import NEW_SECRET, Failure, Missing, StopFlag
+from mainstay.converge.contract import NEW_SECRET
+from mainstay.converge.failures import Failure, Missing, StopFlag
 from mainstay.converge.history import History, Ledger, SingleResources, TempFileJournal
 from mainstay.converge.host.clock import monotonic
 from mainstay.converge.host.files import FileWrite
@@ -25,9 +26,10 @@ from mainstay.converge.host.state import (
     write_report_file,
 )
 from mainstay.converge.json_lines import report_pieces
+from mainstay.converge.manifest import Manifest, Source
 from mainstay.converge.manifest.expressions import Unresolved, taint
 from mainstay.converge.manifest.hierarchy import overlay
-from mainstay.converge.manifest.resolve import Manifest, Source, resolve
+from mainstay.converge.manifest.resolve import resolve
 from mainstay.converge.redaction import Redactor, redact_state, secret_names, secret_values
 from mainstay.converge.report import Observer
 from mainstay.converge.value_kinds import describe
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from mainstay.converge.host.backups import Backup
     from mainstay.converge.host.files import Files
     from mainstay.converge.host.sources import BundleTrust
-    from mainstay.converge.manifest.children import OpenedManifest
+    from mainstay.converge.manifest import OpenedManifest
     from mainstay.converge.manifest.manifest_warnings import Surroundings
     from mainstay.converge.report import Event, Report
     from mainstay.foundation.yaml.scalars import Node
@@ -136,7 +138,8 @@ class Session:
 
     def _open_child(self, path: str, parent: str, directory: str) -> OpenedManifest:
         """Reads a manifest that another one applies, once."""
-        from mainstay.converge.manifest.children import ChildRefused, OpenedManifest
+        from mainstay.converge.manifest import OpenedManifest
+        from mainstay.converge.manifest.children import ChildRefused
 
         try:
             text = open_child(path, parent, directory, self.host.bundle)

@@ -12,7 +12,7 @@ import time
 from shutil import rmtree
 
 from mainstay.converge.apply import Options
-from mainstay.converge.contract import StopFlag, Stopped
+from mainstay.converge.failures import StopFlag, Stopped
 from mainstay.converge.host.bundles import BundleRefused, unpacking_directory
 from mainstay.converge.host.state import StateDirectory, Unusable, state_path
 from mainstay.converge.json_lines import event_lines, finite

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.contract import Failure
+    from mainstay.converge.failures import Failure
     from mainstay.converge.run import list_backups, restore_backup
 
     arguments.path = os.path.abspath(arguments.path)

@@ -84,7 +84,7 @@ def _print_entries(arguments: argparse.Namespace) -> int:
 
 
 def _attempt(read: Callable[..., Result], type_name: str, name: str, provider: str | None) -> Result:
-    from mainstay.converge.contract import Failure
+    from mainstay.converge.failures import Failure
 
     try:
         return read(type_name, name, provider)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import Resource
     from mainstay.converge.host.layer_changes import LayerEntry, TreeChange
     from mainstay.converge.host.throw_away_host import SystemdHost
-    from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.manifest import Manifest
 
 SUMMARY = "apply a manifest twice on a throw-away host"
 GROUP = "this host"

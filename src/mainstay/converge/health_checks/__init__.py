@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mainstay.converge.contract import CommandFailed, Failure
+from mainstay.converge.failures import CommandFailed, Failure
 from mainstay.converge.host.clock import sleep
 from mainstay.foundation.module_names import module_names, registered
 from mainstay.foundation.text import REDACTED, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mainstay.converge.contract import HealthCheck, HealthCheckKind, StopFlag
+    from mainstay.converge.contract import HealthCheck, HealthCheckKind
+    from mainstay.converge.failures import StopFlag
     from mainstay.converge.host.host import Host
 
 LONGEST_SHOWN_OUTPUT = 300

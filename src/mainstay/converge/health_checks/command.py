@@ -27,7 +27,7 @@ class CommandCheck(HealthCheckKind):
         from mainstay.converge.host.commands import find_program, search_path
 
         words = check.values["command"]
-        program = find_program(host.files, words[0], search_path(host), "/")
+        program = find_program(host.files, words[0], search_path(host.environ), "/")
         done = host.commands.run(
             words, program=program, environment=host.environ, timeout_seconds=check.timeout_seconds
         )

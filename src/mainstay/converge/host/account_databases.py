@@ -9,7 +9,7 @@ import grp
 import pwd
 from itertools import chain
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.foundation import Struct
 from mainstay.foundation.numbers import LARGEST_ID, parse_count
 

@@ -7,7 +7,7 @@ import os
 import struct
 from contextlib import contextmanager
 
-from mainstay.converge.contract import CommandFailed, Failure, Stopped, TimedOut
+from mainstay.converge.failures import CommandFailed, Failure, Stopped, TimedOut
 from mainstay.converge.host.account_databases import GROUP, GSHADOW, PASSWD, SHADOW
 from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.commands import missing_programs, search_path
@@ -39,11 +39,11 @@ QUERY_TIMEOUT_SECONDS = 30.0
 
 def _search_path(host: Host) -> str:
     """The tools are in directories that a PATH of plain users does not have."""
-    return f"{search_path(host)}:/usr/sbin:/sbin"
+    return f"{search_path(host.environ)}:/usr/sbin:/sbin"
 
 
 def missing_tools(host: Host, *names: str) -> str | None:
-    return missing_programs(host, *names, search=_search_path(host), place="installed")
+    return missing_programs(host.files, _search_path(host), *names, place="installed")
 
 
 def refuse_plain_users(host: Host) -> None:
@@ -62,7 +62,7 @@ def one_run_at_a_time(host: Host) -> Iterator[None]:
         raise TimedOut(f"another run has changed accounts for more than {LOCK_WAIT_SECONDS:.0f}s ({busy})") from None
     with lock:
         host.accounts.forget()
-        host.accounts.databases(host).look_again()
+        host.account_databases().look_again()
         yield
 
 

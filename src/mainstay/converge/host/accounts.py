@@ -5,12 +5,12 @@ from __future__ import annotations
 import grp
 import pwd
 
-from mainstay.converge.contract import Missing
+from mainstay.converge.failures import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mainstay.converge.host.account_databases import AccountDatabases
-    from mainstay.converge.host.host import Host
+    from mainstay.converge.host.files import Files
 
 
 class Accounts:
@@ -22,13 +22,13 @@ class Accounts:
         # Read for resources that are accounts; other resources ask the system, which knows more sources of names.
         self._databases: AccountDatabases | None = None
 
-    def databases(self, host: Host) -> AccountDatabases:
+    def databases(self, files: Files, activity: int) -> AccountDatabases:
         """Returns the local account databases; in a dry run, as earlier resources would leave them."""
         if self._databases is None:
             from mainstay.converge.host.account_databases import AccountDatabases
 
-            self._databases = AccountDatabases(host.files)
-        self._databases.refresh(host.activity)
+            self._databases = AccountDatabases(files)
+        self._databases.refresh(activity)
         return self._databases
 
     def _forecast(self) -> AccountDatabases | None:

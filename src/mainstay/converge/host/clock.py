@@ -6,7 +6,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.failures import StopFlag
 
 STOP_CHECK_SECONDS = 0.1
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from mainstay.converge.contract import CommandFailed, Missing, Stopped, TimedOut
+from mainstay.converge.failures import CommandFailed, Missing, Stopped, TimedOut
 from mainstay.foundation import Struct
 from mainstay.foundation.private_files import Closing
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.failures import StopFlag
     from mainstay.converge.host.files import Files
-    from mainstay.converge.host.host import Host
     from mainstay.converge.host.running_command import RunningCommand
 
 DEFAULT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -358,16 +357,16 @@ def find_program(files: Files, name: str, search: str, cwd: str) -> str:
     raise NotRunnable(f"command not found: {name}{where}", path=candidates[0] if "/" in name else None)
 
 
-def search_path(host: Host) -> str:
-    return host.environ.get("PATH", DEFAULT_SEARCH_PATH)
+def search_path(environ: Mapping[str, str]) -> str:
+    return environ.get("PATH", DEFAULT_SEARCH_PATH)
 
 
-def missing_programs(host: Host, *names: str, search: str | None = None, place: str = "on PATH") -> str | None:
-    """Returns a message that names the missing programs, or None. `search` is used instead of PATH."""
+def missing_programs(files: Files, search: str, *names: str, place: str = "on PATH") -> str | None:
+    """Returns a message that names the missing programs, or None."""
     missing = []
     for name in names:
         try:
-            find_program(host.files, name, search or search_path(host), "/")
+            find_program(files, name, search, "/")
         except NotRunnable:
             missing.append(name)
     return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not {place}" if missing else None

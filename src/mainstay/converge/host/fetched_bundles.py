@@ -6,19 +6,18 @@ import os
 import tempfile
 from urllib.parse import urlsplit
 
-from mainstay.converge.contract import Failure, StopFlag
+from mainstay.converge.failures import Failure, StopFlag
 from mainstay.converge.host.bundles import LARGEST_BYTES, unpack, unpacking_directory
 from mainstay.converge.host.downloads import Download, is_private
 from mainstay.converge.host.file_reading import read_all
-from mainstay.converge.host.sources import unpacked_manifest
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.faults import DoesNotLoad, Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from urllib.parse import SplitResult
 
-    from mainstay.converge.host.sources import BundleTrust, ManifestText
     from mainstay.converge.host.state import StateDirectory
 
 DIGEST_CHARACTERS = frozenset("0123456789abcdef")
@@ -30,16 +29,20 @@ NO_BUNDLE = (
 )
 
 
-def open_fetched(url: str, state: StateDirectory, run_id: str, trust: BundleTrust) -> ManifestText:
-    """Returns the manifest of a bundle; raises `DoesNotLoad`, whose text has neither password nor query of the URL."""
+def open_fetched(
+    url: str, state: StateDirectory, run_id: str, sha256: str | None, ca_file: str | None
+) -> tuple[str, str, str, Callable[[], None]]:
+    """Unpacks a bundle; returns its name, its identity between runs, its folder, and what removes the folder.
+
+    Raises `DoesNotLoad`, whose text has neither password nor query of the URL."""
     found = _checked_url(url)
     # Also the identity between runs: a query may hold a token that changes.
     name = f"{found.scheme}://{found.netloc.rpartition('@')[2].lower()}{found.path}"
-    expected = _expected_digest(name, found, trust)
+    expected = _expected_digest(name, found, sha256)
     parent = unpacking_directory(state)
     with tempfile.TemporaryFile(dir=parent) as file:
         descriptor = file.fileno()
-        _fetch(url, name, descriptor, trust)
+        _fetch(url, name, descriptor, ca_file)
         os.lseek(descriptor, 0, os.SEEK_SET)
         digest = sha256_of_pieces(read_all(descriptor))
         if digest != expected:
@@ -50,7 +53,7 @@ def open_fetched(url: str, state: StateDirectory, run_id: str, trust: BundleTrus
         os.lseek(descriptor, 0, os.SEEK_SET)
         place = f"/proc/self/fd/{descriptor}"
         folder, close = unpack(place, name, state, run_id, is_zip=magic == ZIP_MAGIC, may_have_top=True)
-    return unpacked_manifest(name, folder, name, close)
+    return name, name, folder, close
 
 
 def _checked_url(url: str) -> SplitResult:
@@ -74,15 +77,15 @@ def _checked_url(url: str) -> SplitResult:
     return found
 
 
-def _expected_digest(name: str, url: SplitResult, trust: BundleTrust) -> str:
-    if trust.sha256 is None:
+def _expected_digest(name: str, url: SplitResult, sha256: str | None) -> str:
+    if sha256 is None:
         file = os.path.basename(url.path) or "bundle.tgz"
         raise _refused(
             name,
             "a bundle from a URL needs its digest: --sha256 DIGEST; compute it from a copy that you trust, with"
             f" `sha256sum {file}`",
         )
-    digest = trust.sha256.strip().lower()
+    digest = sha256.strip().lower()
     if digest.startswith("sha256:"):
         digest = digest[len("sha256:") :]
     if len(digest) != 64 or not DIGEST_CHARACTERS.issuperset(digest):
@@ -90,7 +93,7 @@ def _expected_digest(name: str, url: SplitResult, trust: BundleTrust) -> str:
     return digest
 
 
-def _fetch(url: str, name: str, descriptor: int, trust: BundleTrust) -> None:
+def _fetch(url: str, name: str, descriptor: int, ca_file: str | None) -> None:
     try:
         download = Download(
             url,
@@ -99,12 +102,12 @@ def _fetch(url: str, name: str, descriptor: int, trust: BundleTrust) -> None:
             password=None,
             environ=os.environ,
             stop=StopFlag(),
-            ca_file=trust.ca_file,
+            ca_file=ca_file,
             largest_bytes=LARGEST_BYTES,
             must_be_encrypted=True,
         )
     except OSError as error:
-        source = trust.ca_file or "SSL_CERT_FILE"
+        source = ca_file or "SSL_CERT_FILE"
         raise _refused(name, f"cannot load CA certificates from {source}: {error.strerror or error}") from None
     try:
         download.fetch(descriptor)

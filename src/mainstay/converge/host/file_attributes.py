@@ -6,7 +6,7 @@ import errno
 import os
 import stat as modes
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.converge.host.file_reading import READ_FLAGS
 from mainstay.converge.host.parents import ACCESS_ACL, DEFAULT_ACL, ENTRY_FLAGS
 

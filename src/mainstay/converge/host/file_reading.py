@@ -9,7 +9,7 @@ import os
 import stat as modes
 import sys
 
-from mainstay.converge.contract import Failure, Missing
+from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.host.parents import LinkRefused, Parents
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.private_files import Closing

@@ -11,7 +11,7 @@ import os
 import stat as modes
 from contextlib import suppress
 
-from mainstay.converge.contract import Failure, Missing
+from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.host.file_reading import (
     CHUNK_BYTES,
     DIRECTORY_FLAGS,

@@ -10,7 +10,7 @@ import os
 import stat as modes
 from contextlib import suppress
 
-from mainstay.converge.contract import Failure, NotYetThere
+from mainstay.converge.failures import Failure, NotYetThere
 from mainstay.converge.host.file_attributes import refuse_hard_links
 from mainstay.converge.host.file_reading import CHUNK_BYTES, is_found, require_size
 from mainstay.converge.host.files import Files, cannot_give_away, cannot_write_in

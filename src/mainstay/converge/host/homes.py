@@ -6,7 +6,7 @@ import os
 import stat as modes
 from contextlib import suppress
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.converge.host.facts import read_small
 from mainstay.converge.host.files import FileWrite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mainstay.converge.contract import Failure, NotYetThere
+from mainstay.converge.failures import Failure, NotYetThere
 from mainstay.converge.host.accounts import Accounts
 from mainstay.converge.host.files import Files
 from mainstay.converge.host.sources import is_inside
@@ -13,7 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.failures import StopFlag
+    from mainstay.converge.host.account_databases import AccountDatabases
     from mainstay.converge.host.commands import Commands
     from mainstay.converge.host.secret_files import SecretFiles
     from mainstay.converge.host.state import StateDirectory
@@ -152,6 +153,10 @@ class Host:
     def activity(self) -> int:
         """Grows with every file that is changed and every command that may have changed something."""
         return len(self.files.touched) + (0 if self._commands is None else self._commands.count)
+
+    def account_databases(self) -> AccountDatabases:
+        """The local account databases; in a dry run, as earlier resources would leave them."""
+        return self.accounts.databases(self.files, self.activity)
 
     def note(self, text: str) -> None:
         """Adds a warning to the event of the current resource."""

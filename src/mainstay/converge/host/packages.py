@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import CommandFailed, Stopped
+from mainstay.converge.failures import CommandFailed, Stopped
 from mainstay.converge.host.clock import monotonic, sleep
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ import os
 import stat as modes
 from abc import ABC, abstractmethod
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.foundation.private_files import Closing
 
 TYPE_CHECKING = False

@@ -54,7 +54,8 @@ def open_manifest(path: str, state: StateDirectory, run_id: str, trust: BundleTr
     if is_url(path):
         from mainstay.converge.host.fetched_bundles import open_fetched
 
-        return open_fetched(path, state, run_id, trust or BundleTrust())
+        trust = trust or BundleTrust()
+        return _unpacked(*open_fetched(path, state, run_id, trust.sha256, trust.ca_file))
     if trust is not None and trust.sha256 is not None:
         raise DoesNotLoad([Fault(path, None, None, "--sha256 is for a bundle from a URL; this is none")])
     if path == STANDARD_INPUT:
@@ -69,11 +70,11 @@ def open_manifest(path: str, state: StateDirectory, run_id: str, trust: BundleTr
         from mainstay.converge.host.bundles import unpack
 
         folder, close = unpack(real, path, state, run_id, is_zip=path.endswith(".zip"))
-        return unpacked_manifest(path, folder, real, close)
+        return _unpacked(path, real, folder, close)
     return ManifestText(path, read_bytes(path), os.path.dirname(real), real, real)
 
 
-def unpacked_manifest(name: str, folder: str, identity: str, remove: Callable[[], None]) -> ManifestText:
+def _unpacked(name: str, identity: str, folder: str, remove: Callable[[], None]) -> ManifestText:
     manifest = os.path.join(folder, "manifest.yaml")
     try:
         content = read_bytes(manifest)

@@ -9,7 +9,7 @@ import stat as modes
 import time
 from contextlib import contextmanager
 
-from mainstay.converge.contract import Stopped
+from mainstay.converge.failures import Stopped
 from mainstay.foundation.private_files import (
     Closing,
     fsync_directory,
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from mainstay.converge.contract import StopFlag
+    from mainstay.converge.failures import StopFlag
 
 DIRECTORY_MODE = 0o700
 # Of everything below the state directory. Raised when an older program would misread or damage what this one writes.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import CommandFailed, Failure, TimedOut
-from mainstay.converge.host.commands import missing_programs
+from mainstay.converge.failures import CommandFailed, Failure, TimedOut
+from mainstay.converge.host.commands import missing_programs, search_path
 from mainstay.converge.host.state import Busy
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ def is_running_init(host: Host) -> bool:
 
 
 def why_unavailable(host: Host) -> str | None:
-    missing = missing_programs(host, "systemctl")
+    missing = missing_programs(host.files, search_path(host.environ), "systemctl")
     if missing is None and not is_running_init(host):
         return f"systemd is not the running init ({RUNTIME_DIRECTORY} does not exist)"
     return missing

@@ -6,7 +6,7 @@ import os
 import stat as modes
 from contextlib import suppress
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.converge.host.file_reading import DIRECTORY_FLAGS
 from mainstay.converge.host.state import TEMP_PREFIX
 from mainstay.foundation import Struct

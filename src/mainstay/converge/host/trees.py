@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat as modes
 
-from mainstay.converge.contract import Failure, file_word
+from mainstay.converge.failures import Failure, file_word
 from mainstay.converge.host.files import SPECIAL_BITS, compared_bits
 from mainstay.foundation import Struct
 

@@ -12,7 +12,7 @@ import time
 import zipfile
 from contextlib import contextmanager
 
-from mainstay.converge.contract import Failure, Stopped, TimedOut
+from mainstay.converge.failures import Failure, Stopped, TimedOut
 from mainstay.converge.host.file_reading import DIRECTORY_FLAGS
 from mainstay.converge.host.files import give_away
 from mainstay.foundation import Struct

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.manifest.expressions import taint
 from mainstay.converge.manifest.hierarchy import DataLayer
-from mainstay.foundation import Struct
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import Fault
 from mainstay.foundation.text import PrivateText, shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
 
@@ -15,10 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import Resource
-    from mainstay.converge.manifest.entries import ResourceReader
-    from mainstay.converge.manifest.resolve import Manifest
-    from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
+    from mainstay.converge.manifest import Manifest, OpenedManifest, Source
 
 DEEPEST_CHILD = 10
 # Nested `for_each` must not grow without bound.
@@ -30,16 +26,6 @@ MOST_DUPLICATES = 50
 
 class ChildRefused(Exception):
     """A manifest cannot be applied by another; the text is the reason."""
-
-
-class OpenedManifest(Struct):
-    """A manifest that was read: its name in messages, its text and nodes, its real path, and its directory."""
-
-    file: str
-    text: str
-    node: Node
-    real_path: str
-    directory: str
 
 
 class Composition:
@@ -88,49 +74,14 @@ def _named(resource: Resource) -> str:
     return f" ({shorten(resource.within[-1])})" if resource.within else ""
 
 
-def add_child(
-    resource: Any, path: DocumentPath, reader: ResourceReader, composition: Composition, *, is_sensitive: bool
-) -> None:
-    """Reads the manifest of an `apply` resource; its resources come before it."""
-    from mainstay.converge.manifest.resolve import Resolver
-
-    manifest = reader.manifest
-    prefix = f"{shorten(resource.id, 200)}: "
-    place = (*path, "manifest") if resource.manifest is not None else path
-    try:
-        opened = _open(resource, reader, composition)
-    except ChildRefused as refusal:
-        reader.faults.add(place, f"{prefix}{refusal}", at_key=resource.manifest is None)
-        return
-    except DoesNotLoad as refusal:
-        composition.add_faults(refusal.faults)
-        return
+def child_layer(resource: Any, manifest: Manifest, *, is_sensitive: bool) -> DataLayer:
+    """The data that an `apply` resource gives to its manifest."""
     data = taint(dict(resource.data), mark=PrivateText) if is_sensitive else resource.data
-    layer = DataLayer(data, f"data of {shorten(resource.id)} in {manifest.file}")
-    source = reader.source
-    resolver = Resolver(
-        opened.file, opened.text, source.with_layer(layer), composition, manifest.types, parent=resource
-    )
-    child = resolver.manifest
-    before = composition.resource_count
-    child.directory, child.chain = opened.directory, (*manifest.chain, opened.real_path)
-    source.work_in(child.directory)
-    try:
-        resolver.read(opened.node, is_sensitive=is_sensitive)
-    finally:
-        source.work_in(manifest.directory)
-    composition.add_faults(resolver.faults.located())
-    composition.resource_count = before + len(child.resources)
-    resource.child = child
-    manifest.resources += child.resources
-    for warning in (*child.warnings, *child.hierarchy.warnings()):
-        text = f"{opened.file}: {warning}"
-        if text not in manifest.warnings:
-            manifest.warnings.append(text)
+    return DataLayer(data, f"data of {shorten(resource.id)} in {manifest.file}")
 
 
-def _open(resource: Any, reader: ResourceReader, composition: Composition) -> OpenedManifest:
-    manifest = reader.manifest
+def open_child(resource: Any, manifest: Manifest, source: Source, composition: Composition) -> OpenedManifest:
+    """Opens the manifest of an `apply` resource; raises `ChildRefused` or `DoesNotLoad`."""
     if len(resource.within) >= DEEPEST_CHILD:
         raise ChildRefused(
             f"manifests can apply each other {DEEPEST_CHILD} levels deep; this is level {DEEPEST_CHILD + 1}"
@@ -143,7 +94,7 @@ def _open(resource: Any, reader: ResourceReader, composition: Composition) -> Op
     path = resource.manifest or resource.name
     if path.startswith(("http://", "https://")):
         raise ChildRefused("a manifest is applied from a local path, not from a URL")
-    opened = reader.source.open_child(path, manifest.file, manifest.directory)
+    opened = source.open_child(path, manifest.file, manifest.directory)
     if opened.real_path in manifest.chain:
         raise ChildRefused(f"{opened.file} would apply itself, directly or through other manifests")
     return opened

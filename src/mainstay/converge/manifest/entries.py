@@ -18,16 +18,10 @@ from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable
 
-    from mainstay.converge.contract import HealthCheckKind, Resource, ResourceType
-    from mainstay.converge.manifest.children import Composition
-    from mainstay.converge.manifest.expressions import Template
-    from mainstay.converge.manifest.faults import Faults
-    from mainstay.converge.manifest.resolve import Manifest, Source
-    from mainstay.converge.manifest.resource_reading import Defaults, Known
-    from mainstay.converge.manifest.static_checks import StaticCheck
+    from mainstay.converge.contract import Resource, ResourceType
+    from mainstay.converge.manifest.resource_reading import Defaults, Known, ReadingContext
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
@@ -38,40 +32,18 @@ UNSUPPORTED_TYPES = {"scaffold"}
 class ResourceReader:
     """Fills `manifest.resources` and adds their faults to `faults`."""
 
-    def __init__(self, manifest: Manifest, faults: Faults, source: Source) -> None:
-        self.manifest = manifest
-        self.faults = faults
-        self.source = source
-        # The templates of a resource while it is repeated, because all items share them.
-        self.templates: dict[str, Template] | None = None
+    def __init__(self, context: ReadingContext, add_child: Callable[..., None]) -> None:
+        self.context = context
+        self.manifest = context.manifest
+        self.faults = context.faults
+        self.source = context.source
+        # Reads the manifest that a resource applies.
+        self._add_child = add_child
         self.types: dict[str, Known | None] = {}
-        # Loaded with the first health check.
-        self._check_kinds: Mapping[str, HealthCheckKind] | None = None
-        # What all manifests of a run share; None: no resource so far applies a manifest.
-        self.composition: Composition | None = None
-        # Attributes of every resource of a manifest that another one applies.
-        self.inherited: dict[str, Any] = {}
-        self.inherited_tags: tuple[str, ...] = ()
-        self.is_sensitive = False
-        # Whether the manifest may never be applied, because of a `control` around it.
-        self.is_entry_conditional = False
         self.seen: dict[str, int] = {}
         # Types of resources whose name has a fault: references may mean one of them.
         self.unnamed: set[str] = set()
         self.referring: list[Resource] = []
-        # References of `result('type#name')`: (reference, place, prefix of a fault, number of the resource or None).
-        self.results: list[tuple[str, DocumentPath, str, int | None]] = []
-
-    def inherit(self, parent: Resource, *, is_sensitive: bool) -> None:
-        """Sets what an `apply` resource gives to the resources of its manifest."""
-        self.inherited = {"declared_in": self.manifest, "parent": parent, "within": (*parent.within, parent.id)}
-        self.inherited_tags = parent.tags
-        self.is_sensitive = is_sensitive
-        entry: Resource | None = parent
-        while entry is not None:
-            has_control = entry.control_if is not None or entry.control_unless is not None
-            self.is_entry_conditional = self.is_entry_conditional or has_control
-            entry = entry.parent
 
     def read(self, node: Node, path: DocumentPath) -> None:
         if isinstance(node, PlainScalar) and node.value is None:
@@ -194,7 +166,7 @@ class ResourceReader:
         if "for_each" in properties:
             self._read_repeated(known, name, properties, path, defaults)
             return
-        reading = ResourceReading(self, known, properties, path, defaults)
+        reading = ResourceReading(self.context, known, properties, path, defaults)
         resource = reading.read(name)
         if reading.has_name:
             self._register(resource, path)
@@ -202,6 +174,10 @@ class ResourceReader:
             self.unnamed.add(resource.type)
         if known[0].composes and not reading.has_faults:
             self._add_child(resource, path, is_sensitive=reading.is_sensitive)
+            if resource.id in self.seen:
+                # The resources of the child come first.
+                number = len(self.manifest.resources)
+                self.seen.update({key: number for key in _names_of(resource) if key in self.seen})
         self.manifest.resources.append(resource)
 
     def _read_repeated(
@@ -218,7 +194,7 @@ class ResourceReader:
         rest = {key: node for key, node in properties.items() if key != "for_each"}
         if not items:
             check_unused(rest, known[1], STRUCTURED, path, prefix, values)
-        self.templates = {}
+        self.context.templates = {}
         for index, (key, value) in enumerate(items):
             scope.each = {"key": key, "value": value}
             self._read_resource(known, name, rest, path, defaults)
@@ -226,35 +202,7 @@ class ResourceReader:
                 left = len(items) - index - 1
                 self.faults.add((*path, "for_each"), f"{prefix}for_each: {left:,} more items are not checked")
                 break
-        scope.each = self.templates = None
-
-    def _add_child(self, resource: Resource, path: DocumentPath, *, is_sensitive: bool) -> None:
-        """Reads the manifest that the resource applies. The scope of this manifest stays as it is."""
-        from mainstay.converge.manifest.children import Composition, add_child
-
-        if self.composition is None:
-            self.composition = Composition()
-        add_child(resource, path, self, self.composition, is_sensitive=is_sensitive)
-        if resource.id in self.seen:
-            # The resources of the child come first.
-            self.seen.update({key: len(self.manifest.resources) for key in _names_of(resource) if key in self.seen})
-
-    def static_check(
-        self, path: DocumentPath, prefix: str, number: int | None = None, *, is_conditional: bool = False
-    ) -> StaticCheck:
-        """The check of expressions that are evaluated when a resource is reached; without its number, after all."""
-        from mainstay.converge.manifest.static_checks import StaticCheck
-
-        return StaticCheck(
-            self.manifest.scope,
-            note_result=lambda reference: self.results.append((reference, path, prefix, number)),
-            is_conditional=is_conditional,
-        )
-
-    def health_check_kinds(self) -> Mapping[str, HealthCheckKind]:
-        if self._check_kinds is None:
-            self._check_kinds = self.source.health_check_kinds()
-        return self._check_kinds
+        scope.each = self.context.templates = None
 
     # ---- identity and references ----
     def _register(self, resource: Resource, path: DocumentPath) -> None:
@@ -288,7 +236,7 @@ class ResourceReader:
 
     def check_references(self) -> None:
         """Resolves aliases; a reference must name a resource that is declared earlier."""
-        for reference, path, prefix, number in self.results:
+        for reference, path, prefix, number in self.context.results:
             problem = self._reference_problem(reference, number)
             if problem:
                 self.faults.add(path, f"{prefix}result('{shorten(reference)}'): {problem}")
@@ -308,29 +256,6 @@ class ResourceReader:
                         resolved.append(reference)
                 if resolved:
                     setattr(resource, key, tuple(resolved))
-
-    def check_edited_files(self) -> None:
-        """A file whose content one resource sets must not be changed in part by another: they would alternate."""
-        types = self.manifest.types
-        if not any(each.edits_files for each in types.values()):
-            return
-        setting = {
-            types[each.type].written_path(each): each
-            for each in self.manifest.resources
-            if types[each.type].sets_content(each)
-        }
-        for resource in self.manifest.resources:
-            resource_type = types[resource.type]
-            path = resource_type.written_path(resource) if resource_type.edits_files else None
-            if path is not None and path in setting:
-                message = (
-                    f"{prefix_of(resource.id)}{shorten(path, LONGEST_SHOWN_IDENTITY)} gets its content from"
-                    f" {_shown(setting[path])}; put the line there, or remove content and source of that resource"
-                )
-                if resource.declared_in is None or resource.declared_in is self.manifest:
-                    self.faults.add(resource.place, message, at_key=True)
-                elif self.composition is not None:
-                    self.composition.add_fault_of(resource, message)
 
     def _reference_problem(self, reference: str, number: int | None) -> str | None:
         """`number` is that of the resource that refers; None is after all resources."""

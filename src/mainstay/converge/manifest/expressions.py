@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mainstay.converge.contract import KEPT_SECRET, NEW_SECRET, NO_SECRET, PRIVATE_VALUE, Failure, Missing
+from mainstay.converge.contract import KEPT_SECRET, NEW_SECRET, NO_SECRET, PRIVATE_VALUE
+from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import closest, did_you_mean

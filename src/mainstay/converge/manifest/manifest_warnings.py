@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import Resource
-    from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.manifest import Manifest
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 

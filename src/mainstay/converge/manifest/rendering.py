@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import HealthCheck, Property, Resource
-    from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.manifest import Manifest
 
 INTERNAL = frozenset(
     (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
 from mainstay.converge.manifest.values import holds_template, render_tree
 from mainstay.converge.value_kinds import describe

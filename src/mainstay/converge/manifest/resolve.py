@@ -5,7 +5,8 @@ Everything is checked before anything on the host is changed.
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
+from mainstay.converge.manifest import Manifest
 from mainstay.converge.manifest.entries import ResourceReader
 from mainstay.converge.manifest.expressions import (
     BadExpression,
@@ -15,22 +16,22 @@ from mainstay.converge.manifest.expressions import (
     Unresolved,
 )
 from mainstay.converge.manifest.faults import UNSUPPORTED_KEYS, Faults
-from mainstay.converge.manifest.hierarchy import DEEP, FIRST, Hierarchy, apply_hierarchy, overlay
+from mainstay.converge.manifest.hierarchy import DEEP, FIRST, apply_hierarchy, overlay
+from mainstay.converge.manifest.resource_reading import LONGEST_SHOWN_IDENTITY, ReadingContext, prefix_of
 from mainstay.converge.manifest.values import ValueReader
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, describe, to_text
-from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.text import shorten
-from mainstay.foundation.yaml.document import locate
 from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.converge.contract import HealthCheckKind, Resource, ResourceType
-    from mainstay.converge.manifest.children import Composition, OpenedManifest
+    from mainstay.converge.contract import Resource, ResourceType
+    from mainstay.converge.manifest import Source
+    from mainstay.converge.manifest.children import Composition
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
@@ -45,70 +46,6 @@ TOP_KEYS = (
     "post_message",
     "outputs",
 )
-
-
-class Manifest:
-    """A manifest, resolved as far as possible before the run."""
-
-    def __init__(self, file: str, text: str) -> None:
-        self.file = file
-        self.text = text
-        self.resources: list[Resource] = []
-        # The types of its resources, by name.
-        self.types: dict[str, ResourceType] = {}
-        # Second names of resources: `type#alias` → `type#name`.
-        self.aliases: dict[str, str] = {}
-        self.data: dict[str, Any] = {}
-        self.fail_on_error = False
-        self.pre_message: str | None = None
-        self.post_message: Any = None
-        self.outputs: Any = None
-        self.hierarchy = Hierarchy()
-        # What is most likely not intended; `validate` and `-v` show it.
-        self.warnings: list[str] = []
-        self.scope = TemplateScope({})
-        # The directory of relative paths, and the real paths of this manifest and those that apply it.
-        self.directory = "/"
-        self.chain: tuple[str, ...] = ()
-
-    def position(self, path: DocumentPath) -> str:
-        """`file:line` of a path, for messages at run time."""
-        place = locate(self.text, [path])
-        while path and path not in place:
-            path = path[:-1]
-        return f"{self.file}:{place[path][0][0]}" if path in place else self.file
-
-
-class Source(Struct):
-    """What the caller provides for a manifest: sources of values, and the known types."""
-
-    find_type: Callable[[str], ResourceType | None]
-    type_names: Callable[[], Sequence[str]]
-    provider_names: Callable[[str], Sequence[str]]
-    health_check_kinds: Callable[[], Mapping[str, HealthCheckKind]]
-    roots: Mapping[str, Callable[[], Any]]
-    functions: Mapping[str, Callable[..., Any]]
-    # From outside all manifests.
-    outer_layers: Sequence[Mapping[str, Any]]
-    # Why a reference is wrong that leads out of this document; None: references must stay inside.
-    reference_problem: Callable[[str], str | None] | None
-    # The directory of relative paths, and the real path of the manifest, if it is a file.
-    directory: str
-    real_path: str
-    # Reads a manifest that another one names: (its path, name and directory of the other).
-    open_child: Callable[[str, str, str], OpenedManifest]
-    # Sets the directory of relative paths for functions such as `file`.
-    work_in: Callable[[str], None]
-    # Of a manifest that another one applies: the data that it applies it with.
-    own_layers: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def data_layers(self) -> Sequence[Mapping[str, Any]]:
-        return (*self.own_layers, *self.outer_layers)
-
-    def with_layer(self, layer: Mapping[str, Any]) -> Source:
-        """The source of a manifest that another one applies with this data."""
-        return Source(**{**self.__dict__, "own_layers": (layer,)})
 
 
 def resolve(root: Node, file: str, text: str, source: Source) -> Manifest:
@@ -154,18 +91,17 @@ class Resolver:
         manifest = self.manifest
         self._read_data(sections)
         manifest.scope = TemplateScope({**self.source.roots, "data": lambda: manifest.data}, self.source.functions)
-        reader = ResourceReader(manifest, self.faults, self.source)
-        reader.composition = self.composition
+        context = ReadingContext(manifest, self.faults, self.source)
         if self.parent is not None:
-            reader.inherit(self.parent, is_sensitive=is_sensitive)
-        self._read_settings(sections, reader)
+            context.inherit(self.parent, is_sensitive=is_sensitive)
+        self._read_settings(sections, context)
+        reader = ResourceReader(context, self._add_child)
         if "resources" in sections:
             reader.read(*sections["resources"])
         elif not self.faults.found:
             self.faults.add((), "`resources` is missing; a manifest is a list of resources, or a map with that key")
         reader.check_references()
-        reader.check_edited_files()
-        self.composition = reader.composition
+        self._check_edited_files()
 
     def _sections(self, root: Node) -> dict[str, tuple[Node, DocumentPath]]:
         """Key → (node, path), from a bare list, a map, or a map with `ccm`."""
@@ -303,7 +239,7 @@ class Resolver:
             self.faults.add(path, f"hierarchy.order: {error}")
         return None
 
-    def _read_settings(self, sections: Mapping[str, tuple[Node, DocumentPath]], resources: ResourceReader) -> None:
+    def _read_settings(self, sections: Mapping[str, tuple[Node, DocumentPath]], context: ReadingContext) -> None:
         manifest = self.manifest
         if "fail_on_error" in sections:
             node, path = sections["fail_on_error"]
@@ -314,11 +250,69 @@ class Resolver:
         if "post_message" in sections:
             node, path = sections["post_message"]
             prefix = "post_message: "
-            manifest.post_message = self.values.tree(node, path, prefix, resources.static_check(path, prefix))
+            manifest.post_message = self.values.tree(node, path, prefix, context.static_check(path, prefix))
         if "outputs" in sections:
             node, path = sections["outputs"]
             if isinstance(node, dict):
                 prefix = "outputs: "
-                manifest.outputs = self.values.tree(node, path, prefix, resources.static_check(path, prefix))
+                manifest.outputs = self.values.tree(node, path, prefix, context.static_check(path, prefix))
             else:
                 self.faults.add(path, f"`outputs` must be a map, got {describe(node)}")
+
+    def _add_child(self, resource: Any, path: DocumentPath, *, is_sensitive: bool) -> None:
+        """Reads the manifest of an `apply` resource; its resources come before it. Our own scope stays as it is."""
+        from mainstay.converge.manifest.children import ChildRefused, Composition, child_layer, open_child
+
+        if self.composition is None:
+            self.composition = Composition()
+        composition, manifest, source = self.composition, self.manifest, self.source
+        place = (*path, "manifest") if resource.manifest is not None else path
+        try:
+            opened = open_child(resource, manifest, source, composition)
+        except ChildRefused as refusal:
+            problem = f"{prefix_of(resource.id)}{refusal}"
+            self.faults.add(place, problem, at_key=resource.manifest is None)
+            return
+        except DoesNotLoad as refusal:
+            composition.add_faults(refusal.faults)
+            return
+        layer = child_layer(resource, manifest, is_sensitive=is_sensitive)
+        resolver = Resolver(
+            opened.file, opened.text, source.with_layer(layer), composition, manifest.types, parent=resource
+        )
+        child = resolver.manifest
+        before = composition.resource_count
+        child.directory, child.chain = opened.directory, (*manifest.chain, opened.real_path)
+        source.work_in(child.directory)
+        try:
+            resolver.read(opened.node, is_sensitive=is_sensitive)
+        finally:
+            source.work_in(manifest.directory)
+        composition.add_faults(resolver.faults.located())
+        composition.resource_count = before + len(child.resources)
+        resource.child = child
+        manifest.resources += child.resources
+        manifest.add_warnings_of(child)
+
+    def _check_edited_files(self) -> None:
+        """A file whose content one resource sets must not be changed in part by another: they would alternate."""
+        types = self.manifest.types
+        if not any(each.edits_files for each in types.values()):
+            return
+        setting = {
+            types[each.type].written_path(each): each
+            for each in self.manifest.resources
+            if types[each.type].sets_content(each)
+        }
+        for resource in self.manifest.resources:
+            resource_type = types[resource.type]
+            path = resource_type.written_path(resource) if resource_type.edits_files else None
+            if path is not None and path in setting:
+                message = (
+                    f"{prefix_of(resource.id)}{shorten(path, LONGEST_SHOWN_IDENTITY)} gets its content from"
+                    f" {shorten(setting[path].id, LONGEST_SHOWN_IDENTITY)}; put the line there, or remove content and source of that resource"
+                )
+                if resource.declared_in is None or resource.declared_in is self.manifest:
+                    self.faults.add(resource.place, message, at_key=True)
+                elif self.composition is not None:
+                    self.composition.add_fault_of(resource, message)

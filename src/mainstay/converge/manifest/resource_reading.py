@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from mainstay.converge.command_words import WORDS
-from mainstay.converge.contract import NO_SECRET, PRIVATE_VALUE, Property
+from mainstay.converge.command_words import WORDS, join_words
+from mainstay.converge.contract import NO_SECRET, PRIVATE_VALUE, HealthCheck, Property
+from mainstay.converge.manifest.expressions import BadExpression, Expression, holds_secret, split
 from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
 from mainstay.converge.redaction import clean_of
-from mainstay.converge.value_kinds import BOOLEAN, TEXT, TEXTS, Unfit, as_plain, as_secret, to_text
+from mainstay.converge.value_kinds import (
+    BOOLEAN,
+    DURATION_SECONDS,
+    TEXT,
+    TEXTS,
+    TRIES,
+    Unfit,
+    as_plain,
+    as_secret,
+    describe,
+    to_text,
+)
 from mainstay.foundation.suggestions import did_you_mean, one_of
 from mainstay.foundation.text import REDACTED, shorten
 from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any, TypeAlias
 
-    from mainstay.converge.contract import Resource, ResourceType
-    from mainstay.converge.manifest.entries import ResourceReader
+    from mainstay.converge.contract import HealthCheckKind, Resource, ResourceType
+    from mainstay.converge.manifest import Manifest, Source
+    from mainstay.converge.manifest.expressions import Template
+    from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.static_checks import StaticCheck
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
@@ -42,11 +56,67 @@ COMMON: dict[str, Property] = {
         BOOLEAN, "hide private properties, health checks, output and diffs in every log and report"
     ),
 }
+# Properties of every health check; those of a kind are in its file.
+HEALTH_CHECK: dict[str, Property] = {
+    "name": Property(TEXT, "name of the check; default: the value of its kind"),
+    "tries": Property(TRIES, "number of tries; default 1"),
+    "try_sleep": Property(DURATION_SECONDS, "pause between two tries; default `1s`"),
+    "timeout": Property(DURATION_SECONDS, "time limit of one try"),
+}
 STRUCTURED = {
     "for_each": "repeats the resource for each item of a list or a map; templates read `each.key` and `each.value`",
     "control": "`if` and `unless`: expressions, evaluated when the resource is reached, that decide whether it is managed",
     "health_checks": "checks that must succeed when the resource is in its desired state",
 }
+
+
+class ReadingContext:
+    """What the resources of one manifest share while they are read."""
+
+    def __init__(self, manifest: Manifest, faults: Faults, source: Source) -> None:
+        self.manifest = manifest
+        self.faults = faults
+        self.source = source
+        # The templates of a resource while it is repeated, because all items share them.
+        self.templates: dict[str, Template] | None = None
+        # Attributes of every resource of a manifest that another one applies.
+        self.inherited: dict[str, Any] = {}
+        self.inherited_tags: tuple[str, ...] = ()
+        self.is_sensitive = False
+        # Whether the manifest may never be applied, because of a `control` around it.
+        self.is_entry_conditional = False
+        # References of `result('type#name')`: (reference, place, prefix of a fault, number of the resource or None).
+        self.results: list[tuple[str, DocumentPath, str, int | None]] = []
+        # Loaded with the first health check.
+        self._check_kinds: Mapping[str, HealthCheckKind] | None = None
+
+    def inherit(self, parent: Resource, *, is_sensitive: bool) -> None:
+        """Sets what an `apply` resource gives to the resources of its manifest."""
+        self.inherited = {"declared_in": self.manifest, "parent": parent, "within": (*parent.within, parent.id)}
+        self.inherited_tags = parent.tags
+        self.is_sensitive = is_sensitive
+        entry: Resource | None = parent
+        while entry is not None:
+            has_control = entry.control_if is not None or entry.control_unless is not None
+            self.is_entry_conditional = self.is_entry_conditional or has_control
+            entry = entry.parent
+
+    def static_check(
+        self, path: DocumentPath, prefix: str, number: int | None = None, *, is_conditional: bool = False
+    ) -> StaticCheck:
+        """The check of expressions that are evaluated when a resource is reached; without its number, after all."""
+        from mainstay.converge.manifest.static_checks import StaticCheck
+
+        return StaticCheck(
+            self.manifest.scope,
+            note_result=lambda reference: self.results.append((reference, path, prefix, number)),
+            is_conditional=is_conditional,
+        )
+
+    def health_check_kinds(self) -> Mapping[str, HealthCheckKind]:
+        if self._check_kinds is None:
+            self._check_kinds = self.source.health_check_kinds()
+        return self._check_kinds
 
 
 class ResourceReading:
@@ -63,21 +133,21 @@ class ResourceReading:
 
     def __init__(
         self,
-        reader: ResourceReader,
+        context: ReadingContext,
         known: Known,
         properties: dict[str, Node],
         path: DocumentPath,
         defaults: Defaults,
     ) -> None:
-        self.reader = reader
-        self.faults = reader.faults
-        self.scope = reader.manifest.scope
+        self.context = context
+        self.faults = context.faults
+        self.scope = context.manifest.scope
         self.type, self.table, self._plain = known
         self._properties = properties
         self._path = path
         default_nodes, self._defaults_path = defaults
         self._nodes = {**default_nodes, **properties} if default_nodes else properties
-        self._faults_before = reader.faults.seen
+        self._faults_before = context.faults.seen
 
     @property
     def has_faults(self) -> bool:
@@ -86,7 +156,7 @@ class ResourceReading:
     @property
     def declares_sensitive(self) -> bool:
         """Whether the resource, or one around it, is declared sensitive; a secret among its values is not enough."""
-        return self.reader.is_sensitive or may_be_sensitive(self._nodes)
+        return self.context.is_sensitive or may_be_sensitive(self._nodes)
 
     def read(self, name: str) -> Resource:
         template, resource_type = "", self.type
@@ -101,10 +171,10 @@ class ResourceReading:
         }
         if self.scope.each is not None:
             self.given["each"] = self.scope.each
-        if self.reader.inherited:
-            self.given.update(self.reader.inherited)
+        if self.context.inherited:
+            self.given.update(self.context.inherited)
         self._read_properties()
-        if self._secrets or self.has_secret_check or "sensitive" in self.given or self.reader.inherited:
+        if self._secrets or self.has_secret_check or "sensitive" in self.given or self.context.inherited:
             self._add_tags_and_secrecy()
         resource = resource_type.resource(self.given)
         if "{{" in template and resource_type.name_property is not None and not self.has_faults:
@@ -125,7 +195,7 @@ class ResourceReading:
         prefix = f"{self.type.name}#{shorten(name)}: "
         self.scope.tainted = NO_SECRET
         before = self.faults.seen
-        values = ValueReader(self.faults, templates=self.reader.templates)
+        values = ValueReader(self.faults, templates=self.context.templates)
         value = values.rendered(name, self._path, f"{prefix}name: ", self.scope, at_key=True)
         if self.scope.tainted > PRIVATE_VALUE:
             self.faults.add(
@@ -175,7 +245,7 @@ class ResourceReading:
 
     def values(self, *, private: bool) -> ValueReader:
         """The reader of one value; a private one must stay hidden, in faults too."""
-        return ValueReader(self.faults, private, self.declares_sensitive, self.reader.templates)
+        return ValueReader(self.faults, private, self.declares_sensitive, self.context.templates)
 
     def read_value(self, entry: Property, node: Node, path: DocumentPath, prefix: str, values: ValueReader) -> Any:
         value = values.typed(entry.kind, node, path, prefix, self.scope)
@@ -199,11 +269,11 @@ class ResourceReading:
             self._secrets = {**self._secrets, key: self.scope.tainted}
 
     def _add_tags_and_secrecy(self) -> None:
-        given, reader = self.given, self.reader
-        if reader.inherited_tags:
-            given["tags"] = tuple(dict.fromkeys((*given.get("tags", ()), *reader.inherited_tags)))
+        given, context = self.given, self.context
+        if context.inherited_tags:
+            given["tags"] = tuple(dict.fromkeys((*given.get("tags", ()), *context.inherited_tags)))
         # Only what the manifest says holds for the resources of a child, not what follows from a secret in its data.
-        self.is_sensitive = reader.is_sensitive or bool(given.get("sensitive"))
+        self.is_sensitive = context.is_sensitive or bool(given.get("sensitive"))
         if self._secrets or self.has_secret_check or self.is_sensitive:
             given["sensitive"] = True
         if self._secrets:
@@ -216,7 +286,7 @@ class ResourceReading:
         resource.name_template = template
         if not self.type.splits_commands(resource):
             return
-        values = ValueReader(self.faults, templates=self.reader.templates)
+        values = ValueReader(self.faults, templates=self.context.templates)
         words = values.typed(WORDS, template, self._path, f"{prefix_of(resource.id)}{key}: ", self.scope)
         if words is not None:
             setattr(resource, key, words)
@@ -245,7 +315,7 @@ class ResourceReading:
         if self.type.composes:
             self.faults.add(place, f"{prefix}{resource.type} has no provider; remove `provider`")
             return
-        known = self.reader.source.provider_names(resource.type)
+        known = self.context.source.provider_names(resource.type)
         if provider not in known:
             close = did_you_mean(provider, known)
             self.faults.add(place, f"{prefix}provider: {one_of(known)}, not {shorten(provider)!r}{close}")
@@ -282,9 +352,9 @@ class ResourceReading:
 
     def check_in_run(self, path: DocumentPath, prefix: str) -> StaticCheck:
         """The check of expressions that are evaluated when the resource is reached."""
-        is_conditional = "control" in self._nodes or self.reader.is_entry_conditional
-        number = len(self.reader.manifest.resources)
-        return self.reader.static_check(path, prefix, number, is_conditional=is_conditional)
+        is_conditional = "control" in self._nodes or self.context.is_entry_conditional
+        number = len(self.context.manifest.resources)
+        return self.context.static_check(path, prefix, number, is_conditional=is_conditional)
 
     def refuse_foreign(self, text: str, path: DocumentPath, prefix: str, *, at_key: bool = False) -> bool:
         """Refuses `${ … }` where it would silently be taken as text."""
@@ -311,14 +381,10 @@ class ResourceReading:
     def _read_structured(self, key: str, node: Node, path: DocumentPath) -> None:
         prefix, type_name = self._prefix_at(path), self.type.name
         if key == "control":
-            from mainstay.converge.manifest.structured_properties import read_control
-
-            read_control(self, node, path, prefix)
+            _read_control(self, node, path, prefix)
         elif key == "health_checks":
-            from mainstay.converge.manifest.structured_properties import read_health_checks
-
             self.scope.tainted = NO_SECRET
-            self.given[key] = read_health_checks(self, node, path, f"{prefix}health_checks: ")
+            self.given[key] = _read_health_checks(self, node, path, f"{prefix}health_checks: ")
             self._note_secret(key)
         elif key == "for_each":
             problem = f"{prefix}`for_each` repeats one resource; write it there, not in `defaults`"
@@ -353,3 +419,120 @@ def _read_or_none(kind: ValueKind, text: str) -> Any:
         return kind.read(text)
     except Unfit:
         return None
+
+
+# ---- control ----
+def _read_control(reading: ResourceReading, node: Node, path: DocumentPath, prefix: str) -> None:
+    if not isinstance(node, dict):
+        reading.faults.add(path, f"{prefix}control must be a map with `if` or `unless`, got {describe(node)}")
+        return
+    for key, child in node.items():
+        place = (*path, key)
+        if key not in ("if", "unless"):
+            reading.faults.unknown_key(key, place, ("if", "unless"), f"{prefix}control: ")
+            continue
+        expression = _read_condition(reading, child, place, f"{prefix}control.{key}")
+        if expression is not None:
+            reading.given[f"control_{key}"] = expression
+
+
+def _read_condition(reading: ResourceReading, node: Node, path: DocumentPath, name: str) -> Expression | None:
+    if isinstance(node, PlainScalar) and isinstance(node.value, bool):
+        node = node.text.lower()
+    if not isinstance(node, str):
+        reading.faults.add(path, f"{name} must be an expression, got {describe(node)}")
+        return None
+    if "${" in node and reading.refuse_foreign(node, path, f"{name}: "):
+        return None
+    try:
+        expression = _as_expression(node)
+        expression.check()
+    except BadExpression as error:
+        reading.faults.add(path, f"{name}: {error}")
+        return None
+    problems = reading.check_in_run(path, f"{name}: ").expression_problems(expression)
+    reading.values(private=reading.declares_sensitive).add_problems(problems, path, f"{name}: ")
+    return expression
+
+
+def _as_expression(text: str) -> Expression:
+    """Parses an expression with or without its braces."""
+    stripped = text.strip()
+    if not stripped.startswith("{{"):
+        return Expression(stripped)
+    parts = split(stripped)
+    if len(parts) != 1 or not isinstance(parts[0], Expression):
+        raise BadExpression(f"expected one expression, got {shorten(text)!r}")
+    return parts[0]
+
+
+# ---- health checks ----
+def _read_health_checks(
+    reading: ResourceReading, node: Node, path: DocumentPath, prefix: str
+) -> tuple[HealthCheck, ...]:
+    if not isinstance(node, list):
+        reading.faults.add(path, f"{prefix}expected a list, got {describe(node)}")
+        return ()
+    checks = []
+    for index, item in enumerate(node):
+        place = (*path, index)
+        if not isinstance(item, dict):
+            kinds = _choice(reading.context.health_check_kinds())
+            reading.faults.add(place, f"{prefix}each check is a map with {kinds}, got {describe(item)}")
+            continue
+        check = _read_health_check(reading, item, place, prefix, f"health check {index + 1}")
+        if check is not None:
+            checks.append(check)
+    return tuple(checks)
+
+
+def _read_health_check(
+    reading: ResourceReading, item: dict[str, Node], path: DocumentPath, prefix: str, private_name: str
+) -> HealthCheck | None:
+    faults, kinds = reading.faults, reading.context.health_check_kinds()
+    before = faults.seen
+    found = [kind for name, kind in kinds.items() if name in item]
+    own = {name: entry for kind in found or kinds.values() for name, entry in kind.properties.items()}
+    values = _read_check_values(reading, item, {**own, **HEALTH_CHECK}, path, prefix, _choice(kinds))
+    if faults.seen == before and (len(found) != 1 or values.get(found[0].name) is None):
+        problem = "a check needs" if len(found) <= 1 else "a check has one of"
+        faults.add(path, f"{prefix}{problem} {_choice(kinds)}")
+    if faults.seen > before:
+        return None
+    main = values[found[0].name]
+    shown = join_words(main) if isinstance(main, tuple) else to_text(main)
+    given = {name: values[name] for name in own if values.get(name) is not None}
+    reading.has_secret_check = reading.has_secret_check or any(own[name].secret for name in given)
+    return HealthCheck(
+        found[0],
+        given,
+        name=values.get("name") or (private_name if holds_secret(main) else shown),
+        tries=values.get("tries") or 1,
+        try_sleep_seconds=values.get("try_sleep") or 1.0,
+        timeout_seconds=values.get("timeout"),
+    )
+
+
+def _read_check_values(
+    reading: ResourceReading,
+    item: dict[str, Node],
+    table: Mapping[str, Property],
+    path: DocumentPath,
+    prefix: str,
+    choice: str,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, node in item.items():
+        place = (*path, key)
+        if key.startswith("goss"):
+            reading.faults.add(place, f"{prefix}`{key}` is not supported; use {choice}", at_key=True)
+        elif key not in table:
+            reading.faults.unknown_key(key, place, table, prefix)
+        else:
+            values = reading.values(private=reading.declares_sensitive or table[key].secret)
+            found[key] = reading.read_value(table[key], node, place, f"{prefix}{key}: ", values)
+    return found
+
+
+def _choice(kinds: Iterable[str]) -> str:
+    return " or ".join(f"`{name}`" for name in kinds)

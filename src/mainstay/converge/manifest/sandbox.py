@@ -19,7 +19,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
 
 from mainstay.converge.command_words import join_words, quote_word
-from mainstay.converge.contract import Failure
+from mainstay.converge.failures import Failure
 from mainstay.converge.manifest.expressions import (
     HIDDEN_REASON,
     LONGEST_REPETITION,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.manifest.data_schema import TYPES
-from mainstay.converge.manifest.resource_reading import COMMON, STRUCTURED
-from mainstay.converge.manifest.structured_properties import HEALTH_CHECK
+from mainstay.converge.manifest.resource_reading import COMMON, HEALTH_CHECK, STRUCTURED
 from mainstay.converge.value_kinds import SCALAR_SCHEMA, or_template
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mainstay.converge.contract import Resource
-    from mainstay.converge.manifest.resolve import Manifest
+    from mainstay.converge.manifest import Manifest
 
 
 def shell_warnings(manifest: Manifest) -> list[str]:

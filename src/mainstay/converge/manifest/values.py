@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import CommandKind
-from mainstay.converge.contract import NO_SECRET, Failure, TemplateFailed
+from mainstay.converge.contract import NO_SECRET
+from mainstay.converge.failures import Failure, TemplateFailed
 from mainstay.converge.manifest.expressions import NOT_RENDERED, BadExpression, FollowUp, Template, Unresolved
 from mainstay.converge.value_kinds import COMMAND, TEXTS, Unfit, as_secret
 from mainstay.foundation import Struct
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import Resource
+    from mainstay.converge.manifest import Manifest
     from mainstay.converge.manifest.expressions import Expression, TemplateScope
     from mainstay.converge.manifest.faults import Faults
-    from mainstay.converge.manifest.resolve import Manifest
     from mainstay.converge.manifest.static_checks import Problem, StaticCheck
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mainstay.converge.contract import Missing, MissingForGood
+from mainstay.converge.failures import Missing, MissingForGood
 from mainstay.foundation.module_names import module_names, registered
 
 TYPE_CHECKING = False

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType, State, file_word
+from mainstay.converge.contract import Change, Property, Resource, ResourceType, State
+from mainstay.converge.failures import Failure, file_word
 from mainstay.converge.resources.file import ABSENT, DIRECTORY, LINK, PRESENT, was_rewritten
 from mainstay.converge.value_kinds import (
     BOOLEAN,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import split_template, split_words
-from mainstay.converge.contract import Change, Property, Resource, ResourceType, State, TemplateFailed
+from mainstay.converge.contract import Change, Property, Resource, ResourceType, State
+from mainstay.converge.failures import TemplateFailed
 from mainstay.converge.value_kinds import (
     BOOLEAN,
     COMMAND,

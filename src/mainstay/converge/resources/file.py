@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import WORDS_WITH_PATH
-from mainstay.converge.contract import (
-    Change,
-    Failure,
-    Property,
-    Resource,
-    ResourceType,
-    State,
-    TemplateFailed,
-    file_word,
-)
+from mainstay.converge.contract import Change, Property, Resource, ResourceType, State
+from mainstay.converge.failures import Failure, TemplateFailed, file_word
 from mainstay.converge.value_kinds import (
     BOOLEAN,
     MODE_BITS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.contract import Change, Failure, NamedState, Property, Resource, ResourceType
+from mainstay.converge.contract import Change, NamedState, Property, Resource, ResourceType
+from mainstay.converge.failures import Failure
 from mainstay.converge.value_kinds import BOOLEAN, Unfit, or_template, parse_number, parsed_kind
 from mainstay.foundation.numbers import LARGEST_ID
 from mainstay.foundation.text import shorten

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Change, Failure, Missing, Property, Resource, ResourceType, State, file_word
+from mainstay.converge.contract import Change, Property, Resource, ResourceType, State
+from mainstay.converge.failures import Failure, Missing, file_word
 from mainstay.converge.line_edits import LinePlan, LineRule
 from mainstay.converge.patterns import PATTERN
 from mainstay.converge.resources.file import ABSENT, DIRECTORY, LINK, LINKS, PRESENT, REFUSE, VALIDATE

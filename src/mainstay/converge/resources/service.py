@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.contract import Change, Failure, Missing, NamedState, Property, Resource, ResourceType
+from mainstay.converge.contract import Change, NamedState, Property, Resource, ResourceType
+from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, TEXTS
 from mainstay.foundation.text import shorten
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainstay.converge.contract import Failure, HealthCheckKind, Property
+from mainstay.converge.contract import HealthCheckKind, Property
+from mainstay.converge.failures import Failure
 from mainstay.converge.value_kinds import TEXT, TEXTS
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mainstay.converge.contract import Change, Failure, Property, Resource, ResourceType
+from mainstay.converge.contract import Change, Property, Resource, ResourceType
+from mainstay.converge.failures import Failure
 from mainstay.converge.value_kinds import TEXT, TEXTS
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import stat as modes
 
-from mainstay.converge.contract import Change, Failure, Missing, Provider
+from mainstay.converge.contract import Change, Provider
+from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.host.files import FileWrite
 from mainstay.converge.resources.archive import (
     REMOVE,

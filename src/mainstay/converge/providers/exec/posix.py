@@ -5,7 +5,8 @@ from __future__ import annotations
 import stat as modes
 
 from mainstay.converge.command_words import words_of
-from mainstay.converge.contract import Change, CommandFailed, Failure, Missing, Provider, TimedOut
+from mainstay.converge.contract import Change, Provider
+from mainstay.converge.failures import CommandFailed, Failure, Missing, TimedOut
 from mainstay.converge.host.clock import sleep
 from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program, refuse_without_interpreter
 from mainstay.converge.resources.exec import ExecState

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import split_words
-from mainstay.converge.contract import CommandFailed, Missing
+from mainstay.converge.failures import CommandFailed, Missing
 from mainstay.converge.providers.exec.posix import PosixCommands
 from mainstay.converge.value_kinds import Unfit
 

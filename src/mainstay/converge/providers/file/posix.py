@@ -6,15 +6,8 @@ import posixpath
 import re
 import stat as modes
 
-from mainstay.converge.contract import (
-    NEW_SECRET,
-    Change,
-    DesiredStateFailed,
-    Failure,
-    Missing,
-    NotYetThere,
-    Provider,
-)
+from mainstay.converge.contract import NEW_SECRET, Change, Provider
+from mainstay.converge.failures import DesiredStateFailed, Failure, Missing, NotYetThere
 from mainstay.converge.host.files import FileWrite, compared_bits, kept_bits
 from mainstay.converge.resources.file import (
     ABSENT,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Change, Failure, Provider
+from mainstay.converge.contract import Change, Provider
+from mainstay.converge.failures import Failure
 from mainstay.converge.host.account_tools import (
     missing_tools,
     one_run_at_a_time,
@@ -26,7 +27,7 @@ class ShadowGroups(Provider):
 
     # ---- reading ----
     def read(self, wanted: Group, host: Host, *, refresh: bool) -> GroupState:
-        databases = host.accounts.databases(host)
+        databases = host.account_databases()
         state = GroupState(wanted.name, self.name)
         entry = databases.group(wanted.name)
         if entry is None:
@@ -62,7 +63,7 @@ class ShadowGroups(Provider):
 
     def forecast(self, wanted: Group, actual: GroupState, change: Change, host: Host) -> None:
         refuse_plain_users(host)
-        databases = host.accounts.databases(host)
+        databases = host.account_databases()
         if change.verb == REMOVE:
             databases.remove_group(wanted.name)
         else:
@@ -75,7 +76,7 @@ class ShadowGroups(Provider):
         """Chosen here and not by groupadd, so that a dry run forecasts the same number."""
         if wanted.gid is not None:
             return wanted.gid
-        return host.accounts.databases(host).free_gid(system=wanted.system)
+        return host.account_databases().free_gid(system=wanted.system)
 
     def _warn_of_files(self, actual: GroupState, host: Host) -> None:
         host.note(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import stat as modes
 
-from mainstay.converge.contract import NEW_SECRET, Change, DesiredStateFailed, Failure, Provider
+from mainstay.converge.contract import NEW_SECRET, Change, Provider
+from mainstay.converge.failures import DesiredStateFailed, Failure
 from mainstay.converge.host.files import FileWrite
 from mainstay.converge.line_edits import LONGEST_SEARCHED_BYTES, Document
 from mainstay.converge.replacing import keep_backup, validator_of

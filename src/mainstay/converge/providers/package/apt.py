@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Change, CommandFailed
+from mainstay.converge.contract import Change
+from mainstay.converge.failures import CommandFailed
 from mainstay.converge.host.clock import wall_time
-from mainstay.converge.host.commands import missing_programs
+from mainstay.converge.host.commands import missing_programs, search_path
 from mainstay.converge.host.packages import query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import LATEST, PRESENT, PackageState
@@ -38,7 +39,7 @@ class AptPackages(PackageManager):
     locked_words = ("Could not get lock", "Unable to acquire the dpkg frontend lock", "was locked by another process")
 
     def unavailable(self, host: Host) -> str | None:
-        missing = missing_programs(host, "apt-get", "dpkg-query")
+        missing = missing_programs(host.files, search_path(host.environ), "apt-get", "dpkg-query")
         if missing is None and not host.files.exists(DATABASE):
             return f"the package database {DATABASE} does not exist"
         return missing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.contract import Change
 from mainstay.converge.host.clock import wall_time
-from mainstay.converge.host.commands import missing_programs
+from mainstay.converge.host.commands import missing_programs, search_path
 from mainstay.converge.host.packages import query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import PRESENT, REMOVE, PackageState
@@ -34,7 +34,7 @@ class DnfPackages(PackageManager):
     locked_words = ("can't create transaction lock", "Failed to obtain the transaction lock")
 
     def unavailable(self, host: Host) -> str | None:
-        return missing_programs(host, "dnf", "rpm")
+        return missing_programs(host.files, search_path(host.environ), "dnf", "rpm")
 
     # ---- reading ----
     def installed(self, names: Sequence[str], host: Host) -> dict[str, PackageState]:

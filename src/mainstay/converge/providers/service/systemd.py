@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from mainstay.converge.contract import Change, CommandFailed, DesiredStateFailed, Failure, Missing, Provider, Stopped
+from mainstay.converge.contract import Change, Provider
+from mainstay.converge.failures import CommandFailed, DesiredStateFailed, Failure, Missing, Stopped
 from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.systemctl import Systemctl, is_running_init, unit_name, why_unavailable
 from mainstay.converge.host.unit_files import (

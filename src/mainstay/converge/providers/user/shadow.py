@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.converge.contract import Change, Failure, Provider
+from mainstay.converge.contract import Change, Provider
+from mainstay.converge.failures import Failure
 from mainstay.converge.host.account_databases import UserEntry
 from mainstay.converge.host.account_tools import (
     missing_tools,
@@ -39,7 +40,7 @@ class ShadowUsers(Provider):
 
     # ---- reading ----
     def read(self, wanted: User, host: Host, *, refresh: bool) -> ShadowState:
-        databases = host.accounts.databases(host)
+        databases = host.account_databases()
         state = ShadowState(wanted.name, self.name)
         entry = databases.user(wanted.name)
         if entry is not None:
@@ -88,12 +89,12 @@ class ShadowUsers(Provider):
         state.is_own = entry.uid == host.files.effective_uid
         state.processes = processes_of(entry.uid)
         if wanted.manage_home:
-            users = host.accounts.databases(host).users()
+            users = host.account_databases().users()
             others = [(user.name, user.home) for user in users if user.name != entry.name]
             state.kept_home = why_home_is_kept(host.files, entry.home, entry.uid, others)
 
     def _resolve_groups(self, wanted: User, state: ShadowState, host: Host) -> None:
-        databases = host.accounts.databases(host)
+        databases = host.account_databases()
         if wanted.group is not None:
             number = int(wanted.group) if wanted.group.isdigit() else databases.local_number(wanted.group, "group")
             if number is None and databases.is_known_elsewhere(wanted.group, "group"):
@@ -150,7 +151,7 @@ class ShadowUsers(Provider):
         """Returns the entry of a new user, and the name of its own group if that must be created.
 
         Numbers are chosen here and not by useradd, so that a dry run forecasts the same ones."""
-        databases = host.accounts.databases(host)
+        databases = host.account_databases()
         uid = databases.free_uid(system=wanted.system) if wanted.uid is None else wanted.uid
         own_group: str | None = None
         gid = actual.wanted_gid
@@ -200,7 +201,7 @@ class ShadowUsers(Provider):
         run_tool(host, ("chpasswd", "--encrypted"), stdin=line.encode())
 
     def _make_home(self, wanted: User, host: Host) -> None:
-        databases = host.accounts.databases(host)
+        databases = host.account_databases()
         entry = databases.user(wanted.name)
         if entry is None:
             raise Failure(f"user {wanted.name} does not exist, so its home is not created")
@@ -209,7 +210,7 @@ class ShadowUsers(Provider):
     # ---- forecasting ----
     def forecast(self, wanted: User, actual: ShadowState, change: Change, host: Host) -> None:
         refuse_plain_users(host)
-        databases = host.accounts.databases(host)
+        databases = host.account_databases()
         if change.verb == REMOVE:
             if wanted.manage_home:
                 remove_home(host.files, actual.home or "/")
@@ -235,7 +236,7 @@ class ShadowUsers(Provider):
         host.accounts.forget()
 
     def _forecast_update(self, wanted: User, actual: ShadowState, host: Host) -> None:
-        databases = host.accounts.databases(host)
+        databases = host.account_databases()
         old = databases.user(wanted.name)
         if old is None:
             return

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from mainstay.converge.contract import Change, Failure, Provider, State
+from mainstay.converge.contract import Change, Provider, State
+from mainstay.converge.failures import Failure
 
 
 class AccountState(State):
