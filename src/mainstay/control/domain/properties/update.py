@@ -51,9 +51,8 @@ def _revise_members(
         elif not merge and value is None and old is None and member.declared.default is not None:
             member.absent(evaluation, outer, out)  # type: ignore[misc]  # (a default always has its closure)
         else:
-            _revise_member(
-                member, _wanted_value(member, value, old, merge=merge), old, evaluation, outer, out, merge=merge
-            )
+            wanted = _wanted_value(member, value, old, merge=merge)
+            out |= _revise_member(member, wanted, old, evaluation, outer, merge=merge)
     return out
 
 
@@ -105,27 +104,24 @@ def _is_still_required(declared: PropertyDeclaration, context: EvaluationContext
 
 
 def _revise_member(
-    node: Node, value: object, old: object, evaluation: Evaluation, outer: str, out: Properties, *, merge: bool
-) -> None:
-    declared = node.declared
-    name = declared.name
+    node: Node, value: object, old: object, evaluation: Evaluation, outer: str, *, merge: bool
+) -> Properties:
+    """The member by its name; empty if it is not set any more."""
+    declared, out = node.declared, Properties()
+    path = outer + node.path
     if old is None:
         _set_first(node, value, evaluation, outer, out)
-        return
-    path = outer + node.path
-    if not _changes(node, value, old, merge=merge):
-        out[name] = _kept(node, old, evaluation, outer)
-        return
-    if refuse_unauthorized(declared, evaluation, path):
-        out[name] = Unknown.COUNTED
-        return
-    if declared.immutable and not evaluation.context.moves and _breaks_immutable(node, value, old, merge=merge):
-        out[name] = evaluation.refuse(path, f"{path}: {IMMUTABLE}")
-        return
-    if value is None:
+    elif not _changes(node, value, old, merge=merge):
+        out[declared.name] = _kept(node, old, evaluation, outer)
+    elif refuse_unauthorized(declared, evaluation, path):
+        out[declared.name] = Unknown.COUNTED
+    elif declared.immutable and not evaluation.context.moves and _breaks_immutable(node, value, old, merge=merge):
+        out[declared.name] = evaluation.refuse(path, f"{path}: {IMMUTABLE}")
+    elif value is None:
         _clear(node, old, evaluation, outer, out)
     else:
-        out[name] = _replace(node, value, old, evaluation, outer, merge=merge)
+        out[declared.name] = _replace(node, value, old, evaluation, outer, merge=merge)
+    return out
 
 
 def _set_first(node: Node, value: object, evaluation: Evaluation, outer: str, out: Properties) -> None:
