@@ -6,7 +6,9 @@ import os
 import pickle
 import pwd
 import shutil
+import stat
 import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,11 +16,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import own_accounts
 from fork_server import PROGRAM
 from required_parts import need_program, need_root
 
 Result = TypeVar("Result")
 PLAIN_USER = "nobody"  # language: the name of an account
+# Runs a command without the rights of root, except to read: the clone may be in the home directory of root.
+WITHOUT_RIGHTS = (
+    "setpriv",
+    "--reuid=65534",
+    "--clear-groups",
+    "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+)
 
 
 @contextmanager
@@ -44,6 +55,7 @@ def as_plain_user(act: Callable[[], Result]) -> Result:
         os.close(reading)
         code = 1
         try:
+            _open_homes()
             os.setgroups([])
             os.setgid(account.pw_gid)
             os.setuid(account.pw_uid)
@@ -63,10 +75,31 @@ def as_plain_user(act: Callable[[], Result]) -> Result:
     return result
 
 
+def _open_homes() -> None:
+    """In a mount namespace of this process, everybody may enter the home directory that contains the clone or Python."""
+    needed = {Path(__file__).parents[1], Path(sys.prefix), Path(sys.base_prefix)}
+    closed = {
+        parent: path
+        for path in needed
+        for parent in reversed(path.parents)
+        if not parent.stat().st_mode & stat.S_IXOTH
+    }
+    if not closed:
+        return
+    home = min(closed, key=lambda each: len(each.parts))
+    own_accounts.unshare_mounts()
+    opened = {path: os.open(path, os.O_PATH) for path in needed if path.is_relative_to(home)}
+    own_accounts.mount("tmpfs", str(home), "tmpfs", 0, "mode=755")
+    for path, descriptor in opened.items():
+        path.mkdir(parents=True, exist_ok=True)
+        own_accounts.mount(f"/proc/self/fd/{descriptor}", str(path), None, own_accounts.MS_BIND, None)
+
+
 def import_everything() -> None:
     """Imports all modules in advance, because a plain user may have no access to Python's own folder."""
     import difflib
     import encodings.idna
+    import encodings.utf_8_sig
     import hashlib
     from importlib import import_module
     from pkgutil import walk_packages
@@ -74,10 +107,12 @@ def import_everything() -> None:
     import jinja2.sandbox
 
     import mainstay.converge
+    import mainstay.foundation
 
-    assert all((difflib, encodings.idna, hashlib, jinja2.sandbox))
-    for module in walk_packages(mainstay.converge.__path__, "mainstay.converge."):
-        import_module(module.name)
+    assert all((difflib, encodings.idna, encodings.utf_8_sig, hashlib, jinja2.sandbox))
+    for package in (mainstay.converge, mainstay.foundation):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
 
 
 def in_own_mounts(script: str) -> subprocess.CompletedProcess[str]:

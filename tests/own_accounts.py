@@ -16,6 +16,7 @@ from pathlib import Path
 
 from required_parts import need, need_program, need_root
 
+MS_BIND = 0x1000
 CLONE_NEWNS = 0x00020000
 MS_REC, MS_PRIVATE = 0x4000, 1 << 18
 PLAIN_USER = "nobody"  # language: the name of an account
@@ -47,9 +48,15 @@ def _check(result: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None) -> None:
+def mount(source: str, target: str, kind: str | None, flags: int, options: str | None) -> None:
     words = [None if word is None else word.encode() for word in (source, target, kind, options)]
     _check(libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]))
+
+
+def unshare_mounts() -> None:
+    """From here on, mounts of this process are seen by itself and its children only."""
+    _check(libc.unshare(CLONE_NEWNS))
+    mount("none", "/", None, MS_REC | MS_PRIVATE, None)
 
 
 @contextmanager
@@ -64,15 +71,14 @@ def own_accounts() -> Iterator[None]:
     device = os.stat("/etc").st_dev
     scratch = tempfile.mkdtemp(prefix="mainstay-accounts-")
     try:
-        _check(libc.unshare(CLONE_NEWNS))
+        unshare_mounts()
         try:
-            _mount("none", "/", None, MS_REC | MS_PRIVATE, None)
-            _mount("tmpfs", scratch, "tmpfs", 0, "mode=755")
+            mount("tmpfs", scratch, "tmpfs", 0, "mode=755")
             for name in ("upper", "work"):
                 os.mkdir(f"{scratch}/{name}")
-            _mount("overlay", "/etc", "overlay", 0, f"lowerdir=/etc,upperdir={scratch}/upper,workdir={scratch}/work")
-            _mount("tmpfs", "/home", "tmpfs", 0, "mode=755")
-            _mount("tmpfs", "/var/mail", "tmpfs", 0, "mode=775")
+            mount("overlay", "/etc", "overlay", 0, f"lowerdir=/etc,upperdir={scratch}/upper,workdir={scratch}/work")
+            mount("tmpfs", "/home", "tmpfs", 0, "mode=755")
+            mount("tmpfs", "/var/mail", "tmpfs", 0, "mode=775")
             # Everything below would change the machine if a mount had failed.
             assert os.stat("/etc").st_dev != device
             _write_databases()

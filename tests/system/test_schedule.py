@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from interpreters import need_python
+from isolation import WITHOUT_RIGHTS
 from mainstay.packaging.program_file import build_program_file
 from system.conftest import PROGRAM, ManagedHost
 from test_docs import BLOCK, ROOT, commands, pattern
@@ -264,9 +265,7 @@ def test_what_another_user_can_change_is_not_scheduled(shared_host: ManagedHost)
     )
     assert "this program would run as root, but a user other than root may change /srv/library" in found.stderr
     assert host.shell(f"ls {UNITS} 2>/dev/null | wc -l") == "0\n"
-    as_user = host.machine.run(
-        "setpriv", "--reuid=65534", "--clear-groups", str(PROGRAM), "schedule", "x", "--every", "1h"
-    )
+    as_user = host.machine.run(*WITHOUT_RIGHTS, str(PROGRAM), "schedule", "x", "--every", "1h")
     assert "run it as root" in as_user.stderr
 
 

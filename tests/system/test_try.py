@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from interpreters import need_python
+from isolation import WITHOUT_RIGHTS
 from mainstay.packaging.program_file import build_program_file
 from program_files import ProgramRunner
 from scratch import fingerprint
@@ -238,11 +239,11 @@ def test_what_cannot_be_tried_is_one_clear_line(tmp_path: Path, tree: Path, envi
     manifest.write_text("- exec:\n    - /bin/true:\n")
     broken = tmp_path / "broken.yaml"
     broken.write_text("- exec:\n    - /bin/true: {comand: x}\n")
-    without_rights = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
+    without_namespaces = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
     for words, message in [
-        (("setpriv", "--reuid=1", "--clear-groups", PROGRAM, "try", manifest), "needs root: run it as root"),
+        ((*WITHOUT_RIGHTS, PROGRAM, "try", manifest), "needs root: run it as root"),
         (
-            (*without_rights, PROGRAM, "try", manifest),
+            (*without_namespaces, PROGRAM, "try", manifest),
             "a throw-away host cannot run here: may not create namespaces: ",
         ),
         ((PROGRAM, "try", "-"), "write the manifest to a file"),
