@@ -13,7 +13,7 @@ from mainstay.cli.main import command_names, load_command, make_parser
 from mainstay.cli.plane.kinds import KINDS
 from mainstay.cli.remote.noun_verbs import NounVerbs
 from mainstay.control.api.contract import Endpoint
-from mainstay.control.api.endpoints import all_endpoints
+from mainstay.control.api.endpoints import all_endpoints, batches
 from mainstay.control.operations.machinery.bodies import AgentProtocolBody
 from mainstay.nouns import CLI, FORM, PLANE, Member, Noun
 from test_missing_pieces import SOURCE, report
@@ -217,6 +217,19 @@ def reason_of(path: str, member: str, front_end: str, noun: Noun | None) -> tupl
 
 def test_every_settable_member_is_in_every_front_end_or_named_as_left_out() -> None:
     report(list(offences()))
+
+
+def test_every_declared_noun_is_a_kind_of_plane_files_that_a_batch_may_write() -> None:
+    lacking = []
+    for noun in declared_nouns().values():
+        place = f"nouns/{noun.path[1:].replace('-', '_')}.py"
+        if not noun.plane and PLANE not in noun.left_out:
+            lacking.append(f"{place}: declare its kind of plane files, or the reason in left_out")
+        if any(each.name not in KINDS for each in noun.plane):
+            lacking.append(f"{place}: add its NOUN to KINDS of cli/plane/kinds.py, after what it refers to")
+        if noun.plane and noun.name not in batches.NOUNS:
+            lacking.append(f"{place}: add {noun.name} to NOUNS of control/api/endpoints/batches.py")
+    report(lacking)
 
 
 def test_the_rule_names_each_front_end_that_lacks_a_member() -> None:

@@ -19,9 +19,7 @@ from control_plane import Server, running
 from fork_server import PROGRAM
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-NAME_LINE = (
-    '        Member("name", NAME, "name of the participant", hint="", required=True, argument="PARTICIPANT"),\n'
-)
+NAME_LINE = '        Member("name", NAME, "name of the participant", required=True, argument="PARTICIPANT"),\n'
 CONTACT_LINE = '        Member("contact", "line", "how to reach it", default=""),\n'
 MIGRATION = "ALTER TABLE participants ADD COLUMN contact TEXT NOT NULL DEFAULT '';\n"
 

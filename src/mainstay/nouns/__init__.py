@@ -11,12 +11,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Kinds of members: a name; a name of at most 100 characters; letters, digits and underscores; a line, which may be empty;
+# Kinds of members: a name; a name of at most 100 characters; several of those; letters, digits and underscores; a line, which may be empty;
 # a text of several lines; a media type; one of some texts; a whole number; yes or no; the id of a row of another noun;
-# several ids; a map; any JSON value but null.
-NAME, TAG, WORD, LINE, TEXT, MEDIA_TYPE, CHOICE, INTEGER, BOOLEAN, ID, IDS, OBJECT, ANY = (
+# several ids; a map; any JSON value but null. `control/store/engine/declared_structs.py` and
+# `control/operations/machinery/bodies.py` have their types, each front end what it makes of them.
+NAME, TAG, TAGS, WORD, LINE, TEXT, MEDIA_TYPE, CHOICE, INTEGER, BOOLEAN, ID, IDS, OBJECT, ANY = (
     "name",
     "tag",
+    "tags",
     "word",
     "line",
     "text",
@@ -45,7 +47,7 @@ class Member(Struct):
     label: str = ""
     # Heading of its column. Empty: the label.
     heading: str = ""
-    # Below its field in forms. None: the meaning.
+    # Below its field in forms. None: the meaning, unless it is a name or a choice, which explain themselves.
     hint: str | None = None
     # At the creation.
     required: bool = False
@@ -84,7 +86,9 @@ class Member(Struct):
 
     @property
     def shown_hint(self) -> str:
-        return f"{self.meaning[:1].upper()}{self.meaning[1:]}." if self.hint is None else self.hint
+        if self.hint is None:
+            return "" if self.kind in (NAME, CHOICE) else f"{self.meaning[:1].upper()}{self.meaning[1:]}."
+        return self.hint
 
     @property
     def attribute(self) -> str:

@@ -9,7 +9,7 @@ NOUN = Noun(
     "agent type",
     "/agent-types",
     (
-        Member("name", NAME, "name of the agent type", hint="", required=True),
+        Member("name", NAME, "name of the agent type", required=True),
         Member(
             "serviceTypeIds",
             IDS,

@@ -21,7 +21,6 @@ NOUN = Noun(
             CHOICE,
             "what is measured",
             label="Measures",
-            hint="",
             required=True,
             fixed=True,
             choices={"Agent": "an agent", "Service": "a service", "Resource": "a resource of a service"},

@@ -9,7 +9,7 @@ NOUN = Noun(
     "participant",
     "/participants",
     (
-        Member("name", NAME, "name of the participant", hint="", required=True, argument="PARTICIPANT"),
+        Member("name", NAME, "name of the participant", required=True, argument="PARTICIPANT"),
         Member(
             "status",
             CHOICE,

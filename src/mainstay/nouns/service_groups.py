@@ -8,7 +8,7 @@ NOUN = Noun(
     "service_group",
     "service group",
     "/service-groups",
-    (Member("name", NAME, "name of the group", hint="", required=True, argument="NAME"),),
+    (Member("name", NAME, "name of the group", required=True, argument="NAME"),),
     short="group",
     owner=owning_participant("consumerId", "customer that owns the group", "for"),
     plane=(PlaneKind("groups", "service groups, by customer and name", owners=("participants",), implied=True),),

@@ -9,7 +9,7 @@ NOUN = Noun(
     "option type",
     "/service-option-types",
     (
-        Member("name", NAME, "name that customers see", hint="", required=True),
+        Member("name", NAME, "name that customers see", required=True),
         Member(
             "type",
             WORD,

@@ -8,7 +8,7 @@ NOUN = Noun(
     "service_pool_set",
     "pool set",
     "/service-pool-sets",
-    (Member("name", NAME, "name of the set", hint="", required=True),),
+    (Member("name", NAME, "name of the set", required=True),),
     owner=owning_participant("providerId", "provider of the set", "provider"),
     plane=(PlaneKind("poolSets", "pool sets, by provider and name", owners=("participants",), implied=True),),
     left_out={CLI: "`pools add` and `pools create` make the set of an agent, with the name of the agent"},

@@ -37,6 +37,7 @@ FORMS = {
     nouns.BOOLEAN: BOOLEAN,
     nouns.INTEGER: INTEGER,
     nouns.IDS: TEXTS,
+    nouns.TAGS: TEXTS,
     nouns.OBJECT: OBJECT,
     nouns.ANY: ANY,
 }

@@ -15,11 +15,12 @@ from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from mainstay.agent.client import Client
     from mainstay.cli.plane.entries import Path
+    from mainstay.cli.plane.kinds import Kind
 
     Row = Mapping[str, Any]
 
@@ -63,15 +64,10 @@ def read_snapshot(client: Client, *, orders: bool) -> Snapshot:
     revision = client.get("/batch")["revision"]
     snapshot = Snapshot(client.get("/tokens/me").get("participantId"), revision)
     reader = _Reader(client, snapshot)
-    reader.participants()
-    reader.catalogue()
-    reader.options()
-    reader.pools()
-    reader.config_pools()
-    reader.agents()
-    reader.groups()
-    if orders:
-        reader.orders()
+    # An owner is read before what belongs to it.
+    for kind in KINDS.values():
+        if kind.name != "orders" or orders:
+            reader.read(kind)
     return snapshot
 
 
@@ -94,12 +90,6 @@ class _Reader(Struct):
     def _own(self, rows: Iterable[Row], member: str) -> list[Row]:
         own = self._snapshot.participant_id
         return [each for each in rows if own is None or each[member] == own]
-
-    def _add_plain(self, kind: str, rows: Sequence[Row], owner_of: Callable[[Row], Path | None] = _no_owner) -> None:
-        """Adds rows whose attributes are members of their documents."""
-        self._name_rows(kind, rows, owner_of)
-        for row in rows:
-            self._add(kind, row, self._members(kind, row))
 
     def _name_rows(self, kind: str, rows: Iterable[Row], owner_of: Callable[[Row], Path | None] = _no_owner) -> None:
         """Names rows by owner and name. Rows of one owner with the same name get a part of their ids."""
@@ -134,13 +124,53 @@ class _Reader(Struct):
         self._snapshot.entries[kind, path] = Entry(KINDS[kind], path, kept, id=row["id"], row=row, **more)
 
     def _members(self, kind: str, row: Row) -> dict[str, Any]:
-        """The attributes whose members hold them as they are."""
-        plain = {
-            name: each for name, each in KINDS[kind].attributes.items() if each.member and each.refers_to is None
-        }
-        return {name: row.get(each.member) for name, each in plain.items()}
+        """The attributes that members hold, with names instead of ids."""
+        found: dict[str, Any] = {}
+        for name, each in KINDS[kind].attributes.items():
+            if each.member:
+                value = row.get(each.member)
+                found[name] = value if each.refers_to is None else self._labels(each.refers_to, value)
+        return found
 
-    def participants(self) -> None:
+    def _labels(self, kind: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return sorted(str(self._snapshot.label(kind, each)) for each in value)
+        return self._snapshot.label(kind, value)
+
+    def read(self, kind: Kind) -> None:
+        readers = {
+            "participants": self._participants,
+            "blueprints": self._blueprints,
+            "serviceTypes": self._service_types,
+            "pools": self._pools,
+            "configPools": self._config_pools,
+            "globalConfigPools": lambda: None,
+            "agents": self._agents,
+            "orders": self._orders,
+        }
+        readers.get(kind.name, lambda: self._plain(kind))()
+
+    def _plain(self, kind: Kind) -> None:
+        """Rows of a noun that has nothing but the attributes of its declaration."""
+        rows: list[Row] = self._list(kind.collection)
+        if kind.owner_members and kind.owner_members[0] is not None:
+            rows = self._own(rows, kind.owner_members[0])
+        self._name_rows(kind.name, rows, lambda row: self._owner_path(kind, row))
+        for row in rows:
+            self._add(kind.name, row, self._members(kind.name, row))
+
+    def _owner_path(self, kind: Kind, row: Row) -> Path | None:
+        """None: the caller may not read an owner."""
+        found: Path = ()
+        for owner, member in zip(kind.owners, kind.owner_members, strict=True):
+            if member is not None:
+                path = self._snapshot.paths.get((owner, row[member]))
+                if path is None:
+                    return None
+                found += path
+        return found
+
+    def _participants(self) -> None:
         rows = self._list("/participants")
         known = {each["id"] for each in rows}
         offers = [offer for item in self._client.get("/catalogue")["items"] for offer in item["offers"]]
@@ -150,25 +180,12 @@ class _Reader(Struct):
         for row in rows:
             self._add("participants", row, self._members("participants", row))
 
-    def catalogue(self) -> None:
-        """Kinds of the whole server."""
-        for kind in ("optionTypes", "metricTypes"):
-            self._add_plain(kind, self._list(KINDS[kind].collection))
-        self._blueprints()
+    def _service_types(self) -> None:
         types = self._list("/service-types")
         self._name_rows("serviceTypes", types)
         for row in types:
             if row.get("blueprintDigest") is None:
                 self._add("serviceTypes", row, self._members("serviceTypes", row))
-        agent_types = self._list("/agent-types")
-        self._name_rows("agentTypes", agent_types)
-        label = self._snapshot.label
-        for row in agent_types:
-            references = {
-                "serviceTypes": sorted(str(label("serviceTypes", each)) for each in row["serviceTypeIds"]),
-                "providers": sorted(str(label("participants", each)) for each in row["providerIds"]),
-            }
-            self._add("agentTypes", row, {**references, **self._members("agentTypes", row)})
 
     def _blueprints(self) -> None:
         if self._snapshot.participant_id is not None:
@@ -182,19 +199,7 @@ class _Reader(Struct):
     def _owner(self, member: str, kind: str = "participants") -> Callable[[Row], Path | None]:
         return lambda row: self._snapshot.paths.get((kind, row[member]))
 
-    def options(self) -> None:
-        rows = self._own(self._list("/service-options"), "providerId")
-
-        def owner_of(row: Row) -> Path | None:
-            provider = self._snapshot.paths.get(("participants", row["providerId"]))
-            option_type = self._snapshot.paths.get(("optionTypes", row["serviceOptionTypeId"]))
-            return None if provider is None or option_type is None else (*provider, *option_type)
-
-        self._add_plain("options", rows, owner_of)
-
-    def pools(self) -> None:
-        sets = self._own(self._list("/service-pool-sets"), "providerId")
-        self._add_plain("poolSets", sets, self._owner("providerId"))
+    def _pools(self) -> None:
         pools = self._own(self._list("/service-pools"), "providerId")
         self._name_rows("pools", pools, self._owner("servicePoolSetId", "poolSets"))
         values = self._values("/service-pool-values", "servicePoolId")
@@ -216,7 +221,7 @@ class _Reader(Struct):
     def _written(self, pool: Row, values: list[Row]) -> list[Any] | None:
         return write_values([(each["value"], each["name"]) for each in values], pool["propertyType"]) or None
 
-    def config_pools(self) -> None:
+    def _config_pools(self) -> None:
         rows = self._list("/config-pools")
         values = self._values("/config-pool-values", "configPoolId")
         for kind, chosen in (
@@ -233,7 +238,7 @@ class _Reader(Struct):
                 }
                 self._add(kind, {**row, "values": values[row["id"]]}, attributes)
 
-    def agents(self) -> None:
+    def _agents(self) -> None:
         rows = self._own(self._list("/agents"), "providerId")
         self._name_rows("agents", rows, self._owner("providerId"))
         for row in rows:
@@ -241,17 +246,12 @@ class _Reader(Struct):
             members = members_of({"propertySchema": agent_type.get("configurationSchema")})
             attributes = {
                 **self._members("agents", row),
-                "poolSet": self._snapshot.label("poolSets", row["servicePoolSetId"]),
                 "disabled": row["status"] == "Disabled",
                 "configuration": exported(row["configuration"] or {}, members, lambda _id: None) or None,
             }
             self._add("agents", row, attributes, members=members)
 
-    def groups(self) -> None:
-        rows = self._own(self._list("/service-groups"), "consumerId")
-        self._add_plain("groups", rows, self._owner("consumerId"))
-
-    def orders(self) -> None:
+    def _orders(self) -> None:
         rows = self._own(self._list("/services", {"living": "true"}), "consumerId")
         self._name_rows("orders", rows, self._owner("groupId", "groups"))
         for row in rows:

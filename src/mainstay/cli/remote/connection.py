@@ -39,20 +39,8 @@ LOGIN_FILE = "login.json"
 URL_VARIABLE, TOKEN_VARIABLE, CA_FILE_VARIABLE = "MAINSTAY_URL", "MAINSTAY_TOKEN", "MAINSTAY_CA_FILE"
 SHORT_ID = 8
 INVALID_PROPERTIES = "validation_failed"
-# What messages call a record of a list.
-NOUNS = {
-    "/agent-types": "agent type",
-    "/agents": "agent",
-    "/config-pools": "config pool",
-    "/participants": "participant",
-    "/service-groups": "service group",
-    "/service-option-types": "option type",
-    "/service-options": "service option",
-    "/service-pool-sets": "pool set",
-    "/service-pools": "pool",
-    "/service-types": "service type",
-    "/tokens": "token",
-}
+# What messages call a record of a list, where it is not the name of the list.
+_WORDS = {"/service-option-types": "option type", "/service-pool-sets": "pool set", "/service-pools": "pool"}
 # Maximum number of items searched for a name or an id prefix.
 SEARCH_LIMIT = 2000
 MAX_LISTED = 10
@@ -262,9 +250,14 @@ def short_id(record_id: object) -> str:
     return str(record_id)[:SHORT_ID]
 
 
+def word_of(path: str) -> str:
+    """What messages call a record of the list: `/service-types` has service types."""
+    return _WORDS.get(path) or path[1:].removesuffix("s").replace("-", " ")
+
+
 def find_named(client: Client, path: str, name_or_id: str) -> Any:
     """The only item with this name, id or id prefix."""
-    return _single(name_or_id, NOUNS[path], _matching(client, path, name_or_id), lambda: _names_of(client, path))
+    return _single(name_or_id, word_of(path), _matching(client, path, name_or_id), lambda: _names_of(client, path))
 
 
 def find_participant_id(client: Client, name_or_id: str) -> str:

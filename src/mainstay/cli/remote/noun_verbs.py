@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from mainstay.agent.client import Client
     from mainstay.cli.views.tables import Cell
 
-METAVARS = {nouns.INTEGER: "N", nouns.NAME: "NAME", nouns.ANY: "VALUE"}
+METAVARS = {
+    nouns.INTEGER: "N",
+    nouns.NAME: "NAME",
+    nouns.ID: "NAME",
+    nouns.IDS: "NAME",
+    nouns.TAGS: "TAG",
+    nouns.OBJECT: "JSON",
+    nouns.ANY: "VALUE",
+}
 # In the places of the arguments of a change, whose row has a name too.
 NEW = "new_"
 
@@ -112,11 +120,12 @@ class NounVerbs(Struct):
                 option, dest=member.field, action="store_const", const=not member.default, help=help_text
             )
             return
-        if member.required:
+        is_named_by_key = member.name == "name" and self.noun.key != "name"
+        if is_named_by_key:
             help_text += f" (default: the {self.noun.key})"
         elif member.kind == nouns.INTEGER and member.default is not None:
             help_text += f" (default {member.default})"
-        _add_valued(parser, member, member.field, help_text)
+        _add_valued(parser, member, member.field, help_text, required=member.required and not is_named_by_key)
 
     def add(self, client: Client, arguments: argparse.Namespace, body: dict[str, Any] | None = None) -> int:
         created = client.post(self.noun.path, body or self.new_body(client, arguments))
@@ -228,19 +237,30 @@ def _options(member: nouns.Member) -> Iterator[str]:
         yield member.option
 
 
-def _add_valued(parser: argparse.ArgumentParser, member: nouns.Member, destination: str, help_text: str) -> None:
-    metavar = METAVARS.get(member.kind) or member.argument or "TEXT"
+def _add_valued(
+    parser: argparse.ArgumentParser,
+    member: nouns.Member,
+    destination: str,
+    help_text: str,
+    *,
+    required: bool = False,
+) -> None:
     if member.choices:
-        parser.add_argument(member.option, dest=destination, choices=list(member.choices), help=help_text)
-    elif member.kind == nouns.INTEGER:
-        parser.add_argument(member.option, dest=destination, metavar=metavar, type=int, help=help_text)
+        more: dict[str, Any] = {"choices": list(member.choices)}
     else:
-        parser.add_argument(member.option, dest=destination, metavar=metavar, help=help_text)
+        more = {"metavar": METAVARS.get(member.kind) or member.argument or "TEXT"}
+    if member.kind == nouns.INTEGER:
+        more["type"] = int
+    elif member.kind in (nouns.IDS, nouns.TAGS):
+        more["action"] = "append"
+    parser.add_argument(member.option, dest=destination, help=help_text, required=required, **more)
 
 
 def _value(client: Client, member: nouns.Member, written: Any, place: str) -> Any:
-    if member.kind == nouns.ANY:
+    if member.kind in (nouns.ANY, nouns.OBJECT):
         return parse_untyped(written, place)
     if member.kind == nouns.ID:
         return _find(client, member.refers_to, member.refers_by, written)["id"]
+    if member.kind == nouns.IDS:
+        return [_find(client, member.refers_to, member.refers_by, each)["id"] for each in written]
     return written

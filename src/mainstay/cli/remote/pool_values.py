@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.cli.main import CommandRefused, add_list_option
-from mainstay.cli.remote.connection import NOUNS, find_named, list_items
+from mainstay.cli.remote.connection import find_named, list_items, word_of
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
 from mainstay.cli.views.tables import format_value
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
@@ -48,7 +48,7 @@ class PoolKind:
             return remove(client, arguments, self.path, pool, note)
         chosen = _named_values(arguments.value, self.stored_values(client, pool), pool["name"])
         count = f"{len(chosen)} value{'' if len(chosen) == 1 else 's'}"
-        noun = NOUNS[self.path]
+        noun = word_of(self.path)
         confirm(arguments, f"Remove {count} of {noun} {pool['name']} ({pool['id']})?")
         for value in chosen:
             client.call("DELETE", f"{self.values_path}/{value['id']}")

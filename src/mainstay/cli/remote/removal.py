@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from mainstay.cli.main import CommandRefused, print_json
-from mainstay.cli.remote.connection import NOUNS, find_named
+from mainstay.cli.remote.connection import find_named, word_of
 from mainstay.cli.verbs import Verb
 from mainstay.cli.views.run_display import printable
 
@@ -37,7 +37,7 @@ def remove(
     client: Client, arguments: argparse.Namespace, path: str, record: Mapping[str, Any], note: str = ""
 ) -> int:
     """Deletes the record at `path` after a confirmation. `note` says what goes with it."""
-    noun, name = NOUNS[path], str(record.get("name") or record["id"])
+    noun, name = word_of(path), str(record.get("name") or record["id"])
     confirm(arguments, f"Remove {noun} {name} ({record['id']})?{f' {note}' if note else ''}")
     client.call("DELETE", f"{path}/{record['id']}")
     return print_outcome(arguments, record, f"Removed {noun} {name}.")

@@ -26,6 +26,7 @@ API = "/api/v1"
 MOST_SHOWN = 200
 FIELD_KINDS: dict[str, FieldKind] = {
     nouns.TAG: "code",
+    nouns.TAGS: "words",
     nouns.WORD: "code",
     nouns.LINE: "line",
     nouns.TEXT: "long",
@@ -75,6 +76,8 @@ def _column(noun: nouns.Noun, member: nouns.Member, written: dict[str, TableColu
         return TableColumn(heading, lambda row: (row[name] or "")[:MOST_SHOWN], style="c2 soft")
     if member.kind == nouns.ANY:
         return TableColumn(heading, lambda row: value_text(row[name]), "code")
+    if member.kind == nouns.TAGS:
+        return TableColumn(heading, lambda row: row[name], "chips")
     is_code = member.kind in (nouns.TAG, nouns.WORD, nouns.MEDIA_TYPE)
     return TableColumn(heading, lambda row: row[name], "code" if is_code else "text")
 

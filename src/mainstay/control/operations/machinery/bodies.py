@@ -62,6 +62,7 @@ class AgentProtocolBody(Body, frozen=True, kw_only=True):
 _TYPES: dict[str, Any] = {
     nouns.NAME: Name,
     nouns.TAG: Tag,
+    nouns.TAGS: Annotated[list[Tag], msgspec.Meta(max_length=100)],
     nouns.WORD: Word,
     nouns.LINE: Line,
     nouns.TEXT: Text,

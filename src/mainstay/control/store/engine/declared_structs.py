@@ -19,6 +19,7 @@ _ROW_TYPES: dict[str, Any] = {
     nouns.INTEGER: int,
     nouns.BOOLEAN: bool,
     nouns.IDS: list[str],
+    nouns.TAGS: list[str],
     nouns.OBJECT: dict[str, object],
     nouns.ANY: object,
 }
