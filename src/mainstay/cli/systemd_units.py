@@ -8,8 +8,9 @@ import sys
 
 from mainstay.cli.local_run import run_and_report
 from mainstay.cli.main import CommandRefused, print_error
+from mainstay.converge.actual_state import as_text
 from mainstay.converge.apply import Options
-from mainstay.converge.run import RunRequest, as_text
+from mainstay.converge.run import RunRequest
 from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.converge.batching import Batching
+from mainstay.converge.batching import Batching, try_each
 from mainstay.converge.contract import NEW_SECRET, NO_SECRET
 from mainstay.converge.failures import (
     CommandFailed,
@@ -12,10 +12,12 @@ from mainstay.converge.failures import (
     NotYetThere,
     Stopped,
     TemplateFailed,
+    describe_os_error,
+    kind_of,
 )
 from mainstay.converge.manifest.expressions import Unresolved
 from mainstay.converge.manifest.values import evaluate_condition, render_deferred, render_tree
-from mainstay.converge.report import CHANGED, FAILED, SKIPPED, STABLE, UNMET, Event, Report
+from mainstay.converge.report import CHANGED, FAILED, NOT_REACHED, STABLE, UNMET, Event, Report
 from mainstay.converge.value_kinds import Unfit, conceal, to_text
 from mainstay.foundation import Struct
 
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from mainstay.converge.report import Observer
 
 
-NOT_REACHED = "not reached"
 # The `error_kind` of an error that no class of failures names.
 BUG = "Bug"
 HEALTH_CHECKS = "health_checks"
@@ -123,7 +124,7 @@ class Run:
         try:
             self.host.files.sync()
         except OSError as error:
-            report.output_errors.append(f"changes may be lost in a power cut: {_describe_os_error(error)}")
+            report.output_errors.append(f"changes may be lost in a power cut: {describe_os_error(error)}")
         report.stopped_by = self.stop.reason
         self._finish()
         report.duration_seconds = self.clock() - started
@@ -134,13 +135,8 @@ class Run:
         if resource.parent is not None:
             self._enter(resource.parent)
         event = Event(resource)
-        self._attempt(event, self._gate_and_converge)
+        self._attempt(event, self._converge)
         return event
-
-    def _gate_and_converge(self, event: Event) -> None:
-        resource = event.resource
-        if resource.id in self._batching.done or self._gate(resource, event):
-            self._converge(resource, event)
 
     def _attempt(self, event: Event, step: Callable[[Event], object]) -> None:
         """Takes a step of a resource; whatever it raises becomes the failure of the resource."""
@@ -157,7 +153,7 @@ class Run:
         except (Failure, Unfit, Unresolved) as error:
             self._note_failure(event, error)
         except OSError as error:
-            event.fail(_describe_os_error(error), _kind_of(error))
+            event.fail(describe_os_error(error), kind_of(error))
         except Exception as error:  # noqa: BLE001  # a bug in one provider must not end the run
             event.fail(f"bug in the {event.provider} provider: {error.__class__.__name__}: {error}", BUG)
         if host.notes:
@@ -237,17 +233,6 @@ class Run:
             else:
                 self.observer.message(self.redactor.clean(to_text(conceal(value))))
 
-    def _follow(self, entry: Event, event: Event) -> None:
-        """The event of a resource whose manifest is not applied: the gate of the `apply` resource holds for it."""
-        name, reason = entry.resource.id, entry.reason or ""
-        if entry.outcome == FAILED:
-            event.skip(f"{NOT_REACHED}: {name} failed")
-        elif entry.outcome == SKIPPED:
-            event.skip(reason if reason.startswith(NOT_REACHED) else f"{name} is skipped: {reason}")
-        else:
-            event.outcome, event.changed = entry.outcome, entry.changed
-            event.unmet, event.reason, event.noop_message = entry.unmet, entry.reason, entry.noop_message
-
     def _note_failure(self, event: Event, error: Failure | Unfit | Unresolved) -> None:
         if self.options.noop and self._is_unknown(error) and event.outcome != FAILED:
             event.outcome = CHANGED
@@ -276,7 +261,7 @@ class Run:
         if resource.parent is not None:
             entry = self._entered[resource.parent.id][0]
             if entry.outcome != STABLE:
-                self._follow(entry, event)
+                event.follow(entry)
                 return False
         reason = self._reason_to_skip(resource)
         if reason is not None:
@@ -339,7 +324,10 @@ class Run:
             self._hide_touched_secret()
             raise
 
-    def _converge(self, resource: Resource, event: Event) -> None:
+    def _converge(self, event: Event) -> None:
+        resource = event.resource
+        if resource.id not in self._batching.done and not self._gate(resource, event):
+            return
         resource_type = self.manifest.types[resource.type]
         provider = self._provider_of(resource)
         event.provider = provider.name
@@ -361,18 +349,7 @@ class Run:
         refresh = bool(resource.subscribe) and self._is_refreshed(resource)
         changes = self._decide(event, resource_type, provider, refresh=refresh)
         if changes:
-            refusals = [change.refusal for change in changes if change.refusal is not None]
-            if len(refusals) == len(changes):
-                self._raise_failures(event, refusals)
-            event.reason = changes[0].reason
-            if self.options.differences:
-                event.diff = provider.difference(resource, event.state, self.host)
-                if self.host.consumer_diff is not None:
-                    event.consumer_diff, self.host.consumer_diff = self.host.consumer_diff, None
-            if self.options.noop:
-                self._describe(event, changes, resource_type, provider)
-            else:
-                self._perform(event, changes, resource_type, provider)
+            self._change(event, changes, resource_type, provider)
         elif resource.id in self._batching.altered:
             change = self._batching.altered[resource.id]
             event.reason = change.reason
@@ -381,6 +358,22 @@ class Run:
             self.ledger.pay(resource.key_of(resource.id))
         if resource.health_checks:
             self._check_health(resource, event)
+
+    def _change(
+        self, event: Event, changes: tuple[Change, ...], resource_type: ResourceType, provider: Provider
+    ) -> None:
+        refusals = [change.refusal for change in changes if change.refusal is not None]
+        if len(refusals) == len(changes):
+            self._raise_failures(event, refusals)
+        event.reason = changes[0].reason
+        if self.options.differences:
+            event.diff = provider.difference(event.resource, event.state, self.host)
+            if self.host.consumer_diff is not None:
+                event.consumer_diff, self.host.consumer_diff = self.host.consumer_diff, None
+        if self.options.noop:
+            self._describe(event, changes, resource_type, provider)
+        else:
+            self._perform(event, changes, resource_type, provider)
 
     def _provider_of(self, resource: Resource) -> Provider:
         key = (resource.type, resource.provider)
@@ -432,7 +425,7 @@ class Run:
         failures: Sequence[Failure] = ()
         try:
             if not self._is_forecast_together(event, changes, resource_type, provider):
-                made, failures = _try_each(
+                made, failures = try_each(
                     changes, lambda change: provider.forecast(resource, before, change, self.host)
                 )
             if failures and not made:
@@ -514,7 +507,7 @@ class Run:
         first = (resource, event.state, changes[0])
         if provider.joins_neighbours and batching.perform(first, resource_type, provider):
             return
-        made, failures = _try_each(changes, lambda change: provider.perform(resource, event.state, change, self.host))
+        made, failures = try_each(changes, lambda change: provider.perform(resource, event.state, change, self.host))
         if not failures:
             return
         if any(change.pays for change in made):
@@ -595,30 +588,3 @@ class Run:
                 report.outputs = value
             else:
                 self.observer.message(self.redactor.clean(to_text(conceal(value))))
-
-
-def _try_each(
-    changes: Sequence[Change], act: Callable[[Change], None]
-) -> tuple[tuple[Change, ...], Sequence[Failure]]:
-    """Returns the changes that succeed, and the failures of the others."""
-    made: list[Change] = []
-    failures: list[Failure] = []
-    for change in changes:
-        try:
-            if change.refusal is not None:
-                raise change.refusal
-            act(change)
-            made.append(change)
-        except Failure as error:
-            failures.append(error)
-    return tuple(made), failures
-
-
-def _kind_of(error: OSError) -> str:
-    return Missing.kind if isinstance(error, FileNotFoundError) else Failure.kind
-
-
-def _describe_os_error(error: OSError) -> str:
-    # A file name that is a descriptor number is useless in a message.
-    where = f": {error.filename}" if isinstance(error.filename, str) else ""
-    return f"{error.strerror or error}{where}"

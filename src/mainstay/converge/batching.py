@@ -9,7 +9,7 @@ from mainstay.converge.failures import Failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from mainstay.converge.contract import Change, Provider, Resource, ResourceType
@@ -135,3 +135,20 @@ class Batching:
                 self.altered[neighbour.id] = change
             else:
                 self._ledger.void(neighbour.key_of(neighbour.id))
+
+
+def try_each(
+    changes: Sequence[Change], act: Callable[[Change], None]
+) -> tuple[tuple[Change, ...], Sequence[Failure]]:
+    """Returns the changes that succeed, and the failures of the others."""
+    made: list[Change] = []
+    failures: list[Failure] = []
+    for change in changes:
+        try:
+            if change.refusal is not None:
+                raise change.refusal
+            act(change)
+            made.append(change)
+        except Failure as error:
+            failures.append(error)
+    return tuple(made), failures

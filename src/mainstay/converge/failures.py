@@ -90,3 +90,14 @@ def file_word(mode: int) -> str:
         if test(mode):
             return word
     return "of an unknown kind"
+
+
+def kind_of(error: OSError) -> str:
+    """The `error_kind` of an event that fails with an error of the system."""
+    return Missing.kind if isinstance(error, FileNotFoundError) else Failure.kind
+
+
+def describe_os_error(error: OSError) -> str:
+    # A file name that is a descriptor number is useless in a message.
+    where = f": {error.filename}" if isinstance(error.filename, str) else ""
+    return f"{error.strerror or error}{where}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STABLE, CHANGED, REFRESHED = "stable", "changed", "refreshed"
 SKIPPED, UNMET, FAILED = "skipped", "unmet", "failed"
+NOT_REACHED = "not reached"
 OUTCOMES = (STABLE, CHANGED, REFRESHED, SKIPPED, UNMET, FAILED)
 
 
@@ -45,6 +46,17 @@ class Event:
         # What kind of failure the first error is; None: no failure.
         self.error_kind: str | None = None
         self.warnings: tuple[str, ...] = ()
+
+    def follow(self, entry: Event) -> None:
+        """Takes the outcome of the `apply` resource around it, whose manifest is not applied."""
+        name, reason = entry.resource.id, entry.reason or ""
+        if entry.outcome == FAILED:
+            self.skip(f"{NOT_REACHED}: {name} failed")
+        elif entry.outcome == SKIPPED:
+            self.skip(reason if reason.startswith(NOT_REACHED) else f"{name} is skipped: {reason}")
+        else:
+            self.outcome, self.changed = entry.outcome, entry.changed
+            self.unmet, self.reason, self.noop_message = entry.unmet, entry.reason, entry.noop_message
 
     def skip(self, reason: str) -> None:
         self.outcome = SKIPPED

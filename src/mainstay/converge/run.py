@@ -30,7 +30,7 @@ from mainstay.converge.manifest import Manifest, Source
 from mainstay.converge.manifest.expressions import Unresolved, taint
 from mainstay.converge.manifest.hierarchy import overlay
 from mainstay.converge.manifest.resolve import resolve
-from mainstay.converge.redaction import Redactor, redact_state, secret_names, secret_values
+from mainstay.converge.redaction import Redactor, secret_values
 from mainstay.converge.report import Observer
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation import Struct
@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import HealthCheckKind, Provider, Resource, ResourceType, State
+    from mainstay.converge.contract import HealthCheckKind
     from mainstay.converge.host.backups import Backup
     from mainstay.converge.host.files import Files
     from mainstay.converge.host.sources import BundleTrust
+    from mainstay.converge.host.state import Lock
     from mainstay.converge.manifest import OpenedManifest
     from mainstay.converge.manifest.manifest_warnings import Surroundings
     from mainstay.converge.report import Event, Report
@@ -357,73 +358,91 @@ def _resolve_text(session: Session, text: ManifestText) -> Manifest:
 
 
 def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report:
-    request, host, state = session.request, session.host, session.state
-    options = request.options
-    refuse_unknown_tags(manifest, options)
-    subscriptions = {
-        resource.key_of(resource.id): [resource.key_of(trigger) for trigger in resource.subscribe]
-        for resource in manifest.resources
-        if resource.subscribe
-    }
-    is_dry = options.noop or options.monitor_only
+    request, state = session.request, session.state
+    refuse_unknown_tags(manifest, request.options)
+    is_dry = request.options.noop or request.options.monitor_only
     folder = state.identity_path(identity) if is_dry else state.identity_directory(identity)
-    ledger = Ledger(f"{folder}/owed")
+    current = session.current = _prepare_run(session, manifest, folder)
+    single = SingleResources(state) if request.is_single else None
+    if single is not None:
+        current.events.update(single.earlier_events(manifest.resources[0]))
+        current.ledger.about_to_change = lambda name: single.about_to_change(name, session.host.run_id)
+    if request.starting is not None:
+        request.starting()
+    if is_dry:
+        current.ledger.load(_subscriptions(manifest))
+        report = current.run()
+        _keep_report(session, report)
+        return report
+    with _lock(session, manifest, folder):
+        report = _run_locked(session, current, folder, identity, single)
+        _keep_report(session, report)
+        return report
+
+
+def _prepare_run(session: Session, manifest: Manifest, folder: str) -> Run:
+    request, host = session.request, session.host
     if request.remember_files:
         from mainstay.converge.host.written_files import WrittenFiles
 
         host.written_files = WrittenFiles(f"{folder}/written")
-    current = session.current = Run(
+    current = Run(
         manifest,
         host,
         choose_provider=providers.choose,
-        ledger=ledger,
+        ledger=Ledger(f"{folder}/owed"),
         observer=session.observer,
         stop=session.stop,
         clock=monotonic,
-        options=options,
+        options=request.options,
         redactor=Redactor(secret_values(request.roots), manifest.types, plain=request.roots),
     )
-    single = SingleResources(state) if request.is_single else None
-    if single is not None:
-        current.events.update(single.earlier_events(manifest.resources[0]))
-        ledger.about_to_change = lambda reference: single.about_to_change(reference, host.run_id)
     host.show_line = lambda line: _show_line(current, line)
     host.about_to_wait = session.observer.about_to_wait
     _keep_secret_files(manifest, host)
-    if request.starting is not None:
-        request.starting()
-    if is_dry:
-        ledger.load(subscriptions)
-        report = current.run()
-        _keep_report(session, report)
-        return report
+    return current
+
+
+def _subscriptions(manifest: Manifest) -> dict[str, list[str]]:
+    return {
+        resource.key_of(resource.id): [resource.key_of(trigger) for trigger in resource.subscribe]
+        for resource in manifest.resources
+        if resource.subscribe
+    }
+
+
+def _lock(session: Session, manifest: Manifest, folder: str) -> Lock:
+    wait_seconds = session.request.lock_wait_seconds
     try:
-        lock = state.lock(f"{folder}/lock", wait_seconds=request.lock_wait_seconds, stop=session.stop)
+        return session.state.lock(f"{folder}/lock", wait_seconds=wait_seconds, stop=session.stop)
     except Busy as busy:
         raise Locked(
             f"another run of {manifest.file} is in progress ({busy}); wait for it, or use --lock-wait"
         ) from None
-    with lock:
-        journal = TempFileJournal(f"{folder}/journal", host.run_id)
-        journal.clean_up(host.files.remove_temps)
-        host.watch_commands(f"{folder}/running")
-        host.files.announce_directory = journal.announce
-        ledger.load(subscriptions)
-        try:
-            report = current.run()
-        finally:
-            problem = _close_ledger(session, ledger, identity)
-        if problem is not None:
-            report.warnings.append(problem)
-        if single is not None:
-            single.save(manifest.resources[0], report.events[0])
-        journal.close()
-        if host.written_files is not None:
-            host.written_files.close(state)
-        if host.secret_files is not None:
-            host.secret_files.close()
-        _keep_report(session, report)
-        return report
+
+
+def _run_locked(session: Session, current: Run, folder: str, identity: str, single: SingleResources | None) -> Report:
+    """Runs with a journal, by which the next run cleans up if this one is killed."""
+    host, ledger = session.host, current.ledger
+    journal = TempFileJournal(f"{folder}/journal", host.run_id)
+    journal.clean_up(host.files.remove_temps)
+    host.watch_commands(f"{folder}/running")
+    host.files.announce_directory = journal.announce
+    ledger.load(_subscriptions(current.manifest))
+    try:
+        report = current.run()
+    finally:
+        problem = _close_ledger(session, ledger, identity)
+    if problem is not None:
+        report.warnings.append(problem)
+    if single is not None:
+        single.save(current.manifest.resources[0], report.events[0])
+    journal.close()
+    if host.written_files is not None:
+        host.written_files.close(session.state)
+    if host.secret_files is not None:
+        host.secret_files.close()
+    return report
 
 
 def refuse_unknown_tags(manifest: Manifest, options: Options) -> None:
@@ -475,67 +494,6 @@ def _show_line(current: Run, line: str) -> None:
     resource = current.current
     if resource is not None and not resource.sensitive:
         current.observer.output(resource, current.redactor.clean_of(resource, line))
-
-
-def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str, Any]:
-    """Returns the actual state of one resource, without a manifest."""
-    _, resource_type, wanted, provider, state = _read_alone(type_name, name, provider_name)
-    redact_state(state, secret_names(resource_type.properties))
-    return {"resource": wanted.id, "provider": provider.name, **state.as_json()}
-
-
-def read_entry(type_name: str, name: str, provider_name: str | None) -> tuple[dict[str, Any], list[str]]:
-    """Returns the properties with which a manifest keeps the actual state of one resource, and what they leave out."""
-    session, resource_type, wanted, _, state = _read_alone(type_name, name, provider_name)
-    properties = resource_type.manifest_entry(state)
-    if properties is None:
-        raise Failure(f"{type_name}: a manifest cannot be written from a state of this type")
-    left_out = [
-        f"{key} is left out: it is a secret"
-        for key in secret_names(resource_type.properties)
-        if getattr(state, key, None)
-    ]
-    if session.host.held_secret(name):
-        left_out.append("content is left out: a run wrote a secret to it")
-    else:
-        text = state.text(session.host.files)
-        if text is not None:
-            properties["content"] = as_text(text)
-    table = resource_type.properties
-    typed = {key: table[key].kind.accept(value) if key in table else value for key, value in properties.items()}
-    for key, problem in resource_type.check(resource_type.resource({**wanted.__dict__, **typed})):
-        # The host has what a manifest may not give.
-        if key in properties:
-            del properties[key]
-            left_out.append(f"{key} is left out: {problem}")
-    return {key: value for key, value in properties.items() if value is not None}, left_out
-
-
-def as_text(text: str) -> str:
-    """Returns the template that gives exactly this text."""
-    return text.replace("{{", "{{ '{{' }}")
-
-
-def _read_alone(
-    type_name: str, name: str, provider_name: str | None
-) -> tuple[Session, ResourceType, Resource, Provider, State]:
-    session = Session(RunRequest(options=Options(noop=True)))
-    resource_type = resources.find(type_name)
-    if resource_type is None:
-        suggestion = did_you_mean(type_name, resources.names())
-        raise Missing(f"unknown resource type {type_name!r}{suggestion}; known types: {', '.join(resources.names())}")
-    if resource_type.composes:
-        raise Failure(f"{type_name} has no state of its own; it applies a manifest")
-    if not resource_type.from_command_line:
-        raise Failure(f"a {type_name} has no state by its name alone; use it in a manifest")
-    for problem in resource_type.check_name(name):
-        raise Failure(f"{type_name}#{name}: {problem}")
-    given = {"type": type_name, "name": name, "id": f"{type_name}#{name}", "place": ()}
-    wanted = resource_type.resource(given)
-    provider = providers.choose(type_name, provider_name, session.host)
-    state: State = provider.read_forecast(wanted, session.host, refresh=True)
-    state.complete(session.host.files)
-    return session, resource_type, wanted, provider, state
 
 
 def list_backups(path: str) -> list[Backup]:

@@ -223,9 +223,11 @@ class SpecialMode(int):
 
 @lru_cache(maxsize=512)
 def parse_mode(text: str) -> int:
-    if not re.fullmatch(MODE, text) or len(text) > 20:
+    # Not by `MODE`: compiling the pattern would take longer than reading a small manifest.
+    digits = text[2:] if text[:2] in ("0o", "0O") else text
+    if not digits or digits.strip("01234567") or len(text) > 20:
         raise Unfit(f'mode "{shorten(text)}" is not a valid octal number')
-    mode = int(text.lower().removeprefix("0o"), 8)
+    mode = int(digits, 8)
     if mode > 0o777:
         mode = SpecialMode(mode)
         mode.written = shorten(text)

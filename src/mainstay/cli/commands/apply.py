@@ -22,6 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+    from mainstay.converge.run import RunRequest
+
 SUMMARY = "apply a manifest to this host"
 GROUP = "this host"
 
@@ -48,30 +50,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.apply import Options
-    from mainstay.converge.run import RunRequest
-
     if arguments.report is not None and not os.path.isdir(os.path.dirname(os.path.abspath(arguments.report))):
         raise CommandRefused(f"--report {arguments.report}: its directory does not exist")
-
-    def make_request() -> RunRequest:
-        return RunRequest(
-            arguments.manifest,
-            options=Options(
-                noop=arguments.noop,
-                differences=arguments.diff,
-                tags=arguments.tag,
-                monitor_only=arguments.monitor_only,
-            ),
-            lock_wait_seconds=parse_lock_wait(arguments.lock_wait),
-            trust=bundle_trust(arguments),
-            **value_layers(arguments),
-        )
-
     return run_and_report(
-        make_request,
+        lambda: _make_request(arguments),
         as_json=arguments.json,
         verbose=arguments.verbose,
         report_file=arguments.report,
         detailed=arguments.detailed_exitcodes,
+    )
+
+
+def _make_request(arguments: argparse.Namespace) -> RunRequest:
+    from mainstay.converge.apply import Options
+    from mainstay.converge.run import RunRequest
+
+    return RunRequest(
+        arguments.manifest,
+        options=Options(
+            noop=arguments.noop,
+            differences=arguments.diff,
+            tags=arguments.tag,
+            monitor_only=arguments.monitor_only,
+        ),
+        lock_wait_seconds=parse_lock_wait(arguments.lock_wait),
+        trust=bundle_trust(arguments),
+        **value_layers(arguments),
     )

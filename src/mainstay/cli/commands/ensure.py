@@ -119,7 +119,7 @@ def _read_secret(option: str, path: str) -> str:
 
 def _secrets_of(arguments: argparse.Namespace, table: dict[str, Property]) -> dict[str, Node]:
     """The secrets that options name the files of. Their text is no template."""
-    from mainstay.converge.run import as_text
+    from mainstay.converge.actual_state import as_text
     from mainstay.converge.value_kinds import TEXT_MAP
 
     found: dict[str, Node] = {}

@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.run import read_state
+    from mainstay.converge.actual_state import read_state
 
     if arguments.yaml:
         return _print_entries(arguments)
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _print_entries(arguments: argparse.Namespace) -> int:
     from mainstay.cli.views.run_display import printable
     from mainstay.cli.views.yaml_output import to_yaml
-    from mainstay.converge.run import as_text, read_entry
+    from mainstay.converge.actual_state import as_text, read_entry
 
     entries: list[dict[str, Any]] = []
     remarks: list[str] = []

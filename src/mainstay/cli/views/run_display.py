@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from mainstay.converge.apply import NOT_REACHED
 from mainstay.converge.host.clock import monotonic
-from mainstay.converge.report import CHANGED, FAILED, REFRESHED, SKIPPED, STABLE, UNMET, Observer
+from mainstay.converge.report import CHANGED, FAILED, NOT_REACHED, REFRESHED, SKIPPED, STABLE, UNMET, Observer
 from mainstay.converge.value_kinds import conceal, to_text
 
 TYPE_CHECKING = False

@@ -119,25 +119,29 @@ def platform_version(name: str, version: str, read: Callable[[str], str | None])
 
 def virtualization(read: Callable[[str], str | None], exists: Callable[[str], bool]) -> tuple[str, str]:
     """(system, role) as `host.info` of a related family has them; empty on plain hardware."""
-    groups = read("/proc/self/cgroup") or ""
+
+    def text_of(path: str) -> str:
+        return read(path) or ""
+
+    groups = text_of("/proc/self/cgroup")
     if exists("/.dockerenv") or "docker" in groups:
         return "docker", "guest"
-    if "lxc" in groups or "container=lxc" in (read("/proc/1/environ") or ""):
+    if "lxc" in groups or "container=lxc" in text_of("/proc/1/environ"):
         return "lxc", "guest"
     if exists("/proc/vz"):
         return "openvz", "host" if exists("/proc/bc/0") else "guest"
     if exists("/proc/xen"):
-        is_host = "control_d" in (read("/proc/xen/capabilities") or "")
+        is_host = "control_d" in text_of("/proc/xen/capabilities")
         return "xen", "host" if is_host else "guest"
-    loaded = {line.split(" ", 1)[0] for line in (read("/proc/modules") or "").splitlines()}
+    loaded = {line.split(" ", 1)[0] for line in text_of("/proc/modules").splitlines()}
     for module, system in (("hv_utils", "hyperv"), ("vboxguest", "vbox"), ("vmw_balloon", "vmware")):
         if module in loaded:
             return system, "guest"
-    processor = read("/proc/cpuinfo") or ""
+    processor = text_of("/proc/cpuinfo")
     if "QEMU Virtual CPU" in processor or "KVM processor" in processor:
         return "kvm", "guest"
-    product = read("/sys/class/dmi/id/product_name") or ""
-    if "KVM" in product or ("hypervisor" in processor and "virtio_pci" in (read("/proc/bus/pci/devices") or "")):
+    product = text_of("/sys/class/dmi/id/product_name")
+    if "KVM" in product or ("hypervisor" in processor and "virtio_pci" in text_of("/proc/bus/pci/devices")):
         return "kvm", "guest"
     for module, system in (("kvm", "kvm"), ("vboxdrv", "vbox")):
         if module in loaded:

@@ -10,9 +10,7 @@ import re
 from functools import lru_cache
 
 from mainstay.converge.contract import KEPT_SECRET, NEW_SECRET, NO_SECRET, PRIVATE_VALUE
-from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.value_kinds import to_text
-from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import closest, did_you_mean
 from mainstay.foundation.text import KeptSecret, PrivateText, Tainted, shorten
 
@@ -41,9 +39,7 @@ FOREIGN = (
 TEXT_AFTER = "chunk after expression"
 LONGEST_REPETITION = 10_000_000
 LONGEST_EXPRESSION = 20_000
-LARGEST_NUMBER = 10**300
 MOST_ITEMS = 1_000_000
-LARGEST_VALUE = 100_000_000
 MISSING: Any = object()
 # The classes of texts by the kind of secrets they come from.
 MARKS: dict[int, type[Tainted]] = {PRIVATE_VALUE: PrivateText, KEPT_SECRET: KeptSecret, NEW_SECRET: Tainted}
@@ -329,7 +325,9 @@ class Expression:
             return self._look_up(scope)
         compiled = self._compiled or _compile_expression(self.source)[0]
         self._compiled = compiled
-        return _evaluate(compiled, scope, self.source)
+        from mainstay.converge.manifest.sandbox import evaluate
+
+        return evaluate(compiled, scope, self.source)
 
     def ends_in_quote(self) -> bool:
         """Whether the filter `quote` is applied to the whole value."""
@@ -526,91 +524,3 @@ def reword(message: str) -> str:
         known = environment().filters if kind == "No filter" else environment().tests
         return f"unknown {kind[3:]} {name}" + did_you_mean(name.strip("'"), known)
     return message
-
-
-def _evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -> Any:
-    import jinja2
-
-    before, scope.tainted = scope.tainted, NO_SECRET
-    try:
-        with environment().watched_by(scope):
-            return _plain(compiled(scope.names()))
-    except (Unresolved, Failure, DoesNotLoad) as error:
-        if not scope.tainted:
-            raise
-        # The message may contain the secret. A dry run needs to know that something does not exist yet.
-        kind = error.__class__ if isinstance(error, Missing) else Unresolved
-        raise kind(f"{HIDDEN_REASON} in {quoted(source)}") from None
-    except Exception as error:  # noqa: BLE001  # an expression can raise any exception
-        if scope.tainted:
-            text = HIDDEN_REASON
-        elif isinstance(error, jinja2.UndefinedError):
-            raise UndefinedValue(f"{error.message or 'a value is not defined'} in {quoted(source)}") from None
-        else:
-            text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
-        raise Unresolved(f"{text} in {quoted(source)}") from None
-    finally:
-        scope.tainted = max(scope.tainted, before)
-
-
-def _article(word: str) -> str:
-    return f"an {word}" if word[:1] in "aeiou" else f"a {word}"
-
-
-class Budget:
-    """The remaining size of one value, in characters and items; repeated parts count each time."""
-
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = LARGEST_VALUE
-
-    def spend(self, amount: int) -> None:
-        self.left -= amount
-        if self.left < 0:
-            raise ValueError(f"the value is larger than {LARGEST_VALUE // 1_000_000} MB")
-
-
-def measure(value: Any, budget: Budget | None = None) -> None:
-    """Raises ValueError for a value that would take too much memory as text."""
-    budget = budget or Budget()
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        budget.spend(len(item) + 1 if isinstance(item, (str, bytes, dict, list, tuple)) else 1)
-        if isinstance(item, dict):
-            waiting += [*item.keys(), *item.values()]
-        elif isinstance(item, (list, tuple)):
-            waiting += item
-
-
-def _plain(value: Any, budget: Budget | None = None) -> Any:
-    """Converts a result to maps, lists, text, numbers, true, false and null; refuses anything else."""
-    budget = budget or Budget()
-    budget.spend(len(value) + 1 if isinstance(value, str) else 1)
-    if value is None or isinstance(value, (bool, float, Tainted)):
-        return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        if abs(value) > LARGEST_NUMBER:
-            raise ValueError("the number is too large")
-        return value
-    if isinstance(value, RootView):
-        return _plain(value._value(), budget)
-    if isinstance(value, dict):
-        return {to_text(_plain(key, budget)): _plain(child, budget) for key, child in value.items()}
-    if value is NOT_RENDERED:
-        raise FollowUp
-    if hasattr(value.__class__, "_fail_with_undefined_error"):
-        value._fail_with_undefined_error()
-    if isinstance(value, TemplateFunction):
-        raise TypeError(value.problem())
-    if callable(value) or not hasattr(value, "__iter__"):
-        raise TypeError(f"expected a value, got {_article(value.__class__.__name__)}")
-    from itertools import islice
-
-    items = [_plain(child, budget) for child in islice(value, MOST_ITEMS + 1)]
-    if len(items) > MOST_ITEMS:
-        raise ValueError(f"the list has more than {MOST_ITEMS} items")
-    return items

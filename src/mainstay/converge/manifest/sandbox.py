@@ -7,6 +7,7 @@ import re
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from itertools import islice
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,18 +20,21 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
 
 from mainstay.converge.command_words import join_words, quote_word
-from mainstay.converge.failures import Failure
+from mainstay.converge.contract import NO_SECRET
+from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.manifest.expressions import (
     HIDDEN_REASON,
     LONGEST_REPETITION,
+    MOST_ITEMS,
     NOT_RENDERED,
-    Budget,
     FollowUp,
     RootView,
     TemplateFunction,
+    UndefinedValue,
+    Unresolved,
     environment,
     hint,
-    measure,
+    quoted,
     reword,
 )
 from mainstay.converge.manifest.references import read_references
@@ -38,7 +42,7 @@ from mainstay.converge.manifest.static_checks import USUAL_NAMES
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import did_you_mean
-from mainstay.foundation.text import line_problem, shorten
+from mainstay.foundation.text import Tainted, line_problem, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
     from mainstay.converge.manifest.static_checks import References
 
 
+LARGEST_NUMBER = 10**300
+LARGEST_VALUE = 100_000_000
 # Methods that take a width and return text of that length.
 WIDTH_METHODS = frozenset(("center", "expandtabs", "ljust", "rjust", "to_bytes", "zfill"))
 # Methods whose result is not bounded by their arguments.
@@ -242,7 +248,7 @@ def _tojson(value: Any, indent: int | None = None) -> str:
     """Plain JSON. Jinja2's own filter escapes for HTML, which is wrong in a configuration file."""
     if isinstance(value, RootView):
         value = dict(value.items())
-    measure(value)
+    _measure(value)
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_refuse_object)
 
 
@@ -318,7 +324,7 @@ def _replace(text: Any, old: str, new: str, count: int = -1) -> str:
 def _measured(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def measured(value: Any, *arguments: Any, **named: Any) -> Any:
-        measure(value)
+        _measure(value)
         return function(value, *arguments, **named)
 
     return measured
@@ -331,7 +337,7 @@ def _measured_map(apply: Callable[..., Any]) -> Callable[..., Any]:
     def measured(*arguments: Any, **named: Any) -> Iterator[Any]:
         budget = Budget()
         for item in apply(*arguments, **named):
-            measure(item, budget)
+            _measure(item, budget)
             yield item
 
     return measured
@@ -343,7 +349,7 @@ def _measured_join(join: Callable[..., Any]) -> Callable[..., Any]:
         budget = Budget()
         listed = []
         for item in items:
-            measure(item, budget)
+            _measure(item, budget)
             listed.append(item)
         _refuse_long_text(d, "join", (listed,))
         return join(context, listed, d, attribute)
@@ -384,7 +390,6 @@ def _is_quoted_node(node: nodes.Node) -> bool:
 
 def render_file(source: str, name: str, scope: TemplateScope, read: Callable[[str], str]) -> str:
     """Renders a file for `template()`: full Jinja2, with includes from the working directory."""
-    from mainstay.converge.manifest.expressions import Unresolved
 
     def load(wanted: str) -> tuple[str, str, Callable[[], bool]]:
         return source if wanted == name else read(wanted), wanted, lambda: True
@@ -419,3 +424,88 @@ def _place(error: Exception, name: str) -> str:
             place = f"{step.tb_frame.f_code.co_filename}, line {step.tb_lineno}"
         step = step.tb_next
     return place
+
+
+# ---- results ----
+def evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -> Any:
+    before, scope.tainted = scope.tainted, NO_SECRET
+    try:
+        with environment().watched_by(scope):
+            return _plain(compiled(scope.names()))
+    except (Unresolved, Failure, DoesNotLoad) as error:
+        if not scope.tainted:
+            raise
+        # The message may contain the secret. A dry run needs to know that something does not exist yet.
+        kind = error.__class__ if isinstance(error, Missing) else Unresolved
+        raise kind(f"{HIDDEN_REASON} in {quoted(source)}") from None
+    except Exception as error:  # noqa: BLE001  # an expression can raise any exception
+        if scope.tainted:
+            text = HIDDEN_REASON
+        elif isinstance(error, jinja2.UndefinedError):
+            raise UndefinedValue(f"{error.message or 'a value is not defined'} in {quoted(source)}") from None
+        else:
+            text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
+        raise Unresolved(f"{text} in {quoted(source)}") from None
+    finally:
+        scope.tainted = max(scope.tainted, before)
+
+
+def _article(word: str) -> str:
+    return f"an {word}" if word[:1] in "aeiou" else f"a {word}"
+
+
+class Budget:
+    """The remaining size of one value, in characters and items; repeated parts count each time."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = LARGEST_VALUE
+
+    def spend(self, amount: int) -> None:
+        self.left -= amount
+        if self.left < 0:
+            raise ValueError(f"the value is larger than {LARGEST_VALUE // 1_000_000} MB")
+
+
+def _measure(value: Any, budget: Budget | None = None) -> None:
+    """Raises ValueError for a value that would take too much memory as text."""
+    budget = budget or Budget()
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        budget.spend(len(item) + 1 if isinstance(item, (str, bytes, dict, list, tuple)) else 1)
+        if isinstance(item, dict):
+            waiting += [*item.keys(), *item.values()]
+        elif isinstance(item, (list, tuple)):
+            waiting += item
+
+
+def _plain(value: Any, budget: Budget | None = None) -> Any:
+    """Converts a result to maps, lists, text, numbers, true, false and null; refuses anything else."""
+    budget = budget or Budget()
+    budget.spend(len(value) + 1 if isinstance(value, str) else 1)
+    if value is None or isinstance(value, (bool, float, Tainted)):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        if abs(value) > LARGEST_NUMBER:
+            raise ValueError("the number is too large")
+        return value
+    if isinstance(value, RootView):
+        return _plain(value._value(), budget)
+    if isinstance(value, dict):
+        return {to_text(_plain(key, budget)): _plain(child, budget) for key, child in value.items()}
+    if value is NOT_RENDERED:
+        raise FollowUp
+    if hasattr(value.__class__, "_fail_with_undefined_error"):
+        value._fail_with_undefined_error()
+    if isinstance(value, TemplateFunction):
+        raise TypeError(value.problem())
+    if callable(value) or not hasattr(value, "__iter__"):
+        raise TypeError(f"expected a value, got {_article(value.__class__.__name__)}")
+    items = [_plain(child, budget) for child in islice(value, MOST_ITEMS + 1)]
+    if len(items) > MOST_ITEMS:
+        raise ValueError(f"the list has more than {MOST_ITEMS} items")
+    return items
