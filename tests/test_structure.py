@@ -241,7 +241,6 @@ def test_the_file_of_a_resource_type_and_of_a_provider_has_its_name() -> None:
 
 # Cycles that remain, in the order in which `import_cycles` returns them; none may be added.
 KNOWN_CYCLES = [
-    ["mainstay.control.api.contract", "mainstay.control.api.long_poll"],
     [
         "mainstay.converge.manifest.expressions",
         "mainstay.converge.manifest.references",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mainstay.control.access import Caller
 from mainstay.control.api.bodies import parse_body, parse_change
 from mainstay.control.api.limits import FailedAttempts, RequestLimits
-from mainstay.control.api.long_poll import LongPollSlots, wait_until_found
+from mainstay.control.api.long_poll import UNAVAILABLE_SECONDS, LongPollSlots, first_of
 from mainstay.control.api.open_connections import OpenConnections
 from mainstay.control.api.prometheus import FigureReader, ServerMetrics
 from mainstay.control.domain.values import is_uuid
@@ -154,9 +154,34 @@ class Call:
     def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
         return self.session.reading()
 
+    async def wait_until_found(self, topic: str, check: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """Calls `check` now and after each announcement, until it finds something or the time is up or the server stops.
+        Raises the refusal if the token of the caller ends meanwhile. While the database is unavailable it goes on waiting."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        dependencies = self.dependencies
+        stopping = dependencies.readiness.stopping
+        caller = self.required_caller
+        with dependencies.open_connections.opened(caller) as connection:
+            while True:
+                with dependencies.store.bus.listening(topic) as news:
+                    connection.refuse_if_ended()
+                    try:
+                        found = await check()
+                        left = until - loop.time()
+                        if found or left <= 0 or stopping.is_set():
+                            return found
+                    except Unavailable:
+                        left = min(until - loop.time(), UNAVAILABLE_SECONDS)
+                        if left <= 0 or stopping.is_set():
+                            raise
+                    dependencies.long_poll_slots.refuse_if_full(caller)
+                    with dependencies.long_poll_slots.taken(caller):
+                        await first_of((news, stopping, connection.ended), left)
+
     async def wait_for(self, topic: str, check: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
         """Like `wait_until_found`, but raises `Unavailable` if the server shuts down."""
-        found = await wait_until_found(self, topic, check, seconds)
+        found = await self.wait_until_found(topic, check, seconds)
         if found is None and self.dependencies.readiness.stopping.is_set():
             raise Unavailable("the server is shutting down")
         return found

@@ -5,17 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Sequence
 
 from mainstay.control.access import Caller
 from mainstay.control.api.errors import HttpRefusal
-from mainstay.control.store.engine.contract import Unavailable
 
-if TYPE_CHECKING:
-    from mainstay.control.api.contract import Call
-
-T = TypeVar("T")
 MAX_LONG_POLLS = 100
 RETRY_SECONDS = 5
 # How often a waiting request tries again while the database is unavailable, for example during a failover.
@@ -51,32 +45,6 @@ class LongPollSlots:
 
 def _name(caller: Caller) -> str:
     return caller.agent_id or caller.participant_id or caller.token_id
-
-
-async def wait_until_found(call: Call, topic: str, check: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Calls `check` now and after each announcement, until it finds something or the time is up or the server stops.
-    Raises the refusal if the token of the caller ends meanwhile. While the database is unavailable it goes on waiting."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    dependencies = call.dependencies
-    stopping = dependencies.readiness.stopping
-    caller = call.required_caller
-    with dependencies.open_connections.opened(caller) as connection:
-        while True:
-            with dependencies.store.bus.listening(topic) as news:
-                connection.refuse_if_ended()
-                try:
-                    found = await check()
-                    left = until - loop.time()
-                    if found or left <= 0 or stopping.is_set():
-                        return found
-                except Unavailable:
-                    left = min(until - loop.time(), UNAVAILABLE_SECONDS)
-                    if left <= 0 or stopping.is_set():
-                        raise
-                dependencies.long_poll_slots.refuse_if_full(caller)
-                with dependencies.long_poll_slots.taken(caller):
-                    await first_of((news, stopping, connection.ended), left)
 
 
 async def first_of(events: Sequence[asyncio.Event], seconds: float) -> None:

@@ -7,7 +7,6 @@ from datetime import datetime
 import msgspec
 
 from mainstay.control.api.contract import LIMIT, MAX_WAIT_SECONDS, WAIT, Answer, Call, Endpoint, QueryParameter
-from mainstay.control.api.long_poll import wait_until_found
 from mainstay.control.api.nouns import command_endpoint, detail_endpoint, page_endpoint, report_endpoint
 from mainstay.control.operations import jobs
 from mainstay.control.operations.jobs import Claim, Completion, FailureReport, Release, Renewal, Renewed
@@ -50,7 +49,7 @@ async def list_pending(call: Call) -> Answer:
         async with call.autocommit() as work:
             return await jobs.pending(work, limit, service_id)
 
-    return Answer(await wait_until_found(call, agent_topic(str(call.required_caller.agent_id)), check, wait))
+    return Answer(await call.wait_until_found(agent_topic(str(call.required_caller.agent_id)), check, wait))
 
 
 async def _claim(call: Call) -> Answer:

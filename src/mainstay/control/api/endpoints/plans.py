@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mainstay.control.api.contract import LIMIT, MAX_WAIT_SECONDS, WAIT, Answer, Call, Endpoint
-from mainstay.control.api.long_poll import wait_until_found
 from mainstay.control.operations import agents, plans
 from mainstay.control.operations.plans import PlanAnswer, PlanQuestion
 from mainstay.control.store.plans import PLAN_REQUESTS
@@ -24,7 +23,7 @@ async def _list_pending(call: Call) -> Answer:
         async with call.transaction() as work:
             return await plans.take_questions(work, limit)
 
-    return Answer(await wait_until_found(call, plans.question_topic(str(call.required_caller.agent_id)), check, wait))
+    return Answer(await call.wait_until_found(plans.question_topic(str(call.required_caller.agent_id)), check, wait))
 
 
 async def _answer(call: Call) -> Answer:
