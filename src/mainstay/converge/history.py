@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_REPORTS = 1000
 LARGEST_HISTORY_BYTES = 100 * 1024 * 1024
-# In one of so many runs, the sizes of all reports and the remains of killed runs are checked.
+# Every 20th run checks the sizes of all reports and what killed runs left.
 SIZES_CHECKED_EVERY = 20
 
 KEPT_KEYS = {"run_id", "manifest", "noop", "summary", "errors", "events"}

@@ -75,7 +75,7 @@ class RunRequest(Struct):
     working_directory: str = "/"
     state_directory: str | None = None
     environ: Mapping[str, str] | None = None
-    # None: the caller neither observes nor stops the run.
+    # None if the caller neither observes nor stops the run.
     observer: Observer | None = None
     stop: StopFlag | None = None
     # Called after the manifest is loaded and before anything can change.

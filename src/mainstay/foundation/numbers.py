@@ -5,7 +5,7 @@ from __future__ import annotations
 # The largest value of an integer column in a database.
 LARGEST_NUMBER = 2**63 - 1
 LONGEST_DIGITS = 19
-# Of users and groups: one more means "unchanged" to the kernel.
+# Largest number of a user or group; the next one means "unchanged" to the kernel.
 LARGEST_ID = 2**32 - 2
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 DIGEST_LENGTH = 64
-# Of contents that the current push does not use.
+# Bounds of contents that the current push does not use.
 KEPT_SECONDS = 30 * 24 * 3600
 KEPT_BYTES = 256 * 1024 * 1024
 MOST_KEPT = 10_000

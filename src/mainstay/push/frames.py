@@ -23,7 +23,7 @@ TEXTS = ("alias", "provider", "ensure", "noop_message", "reason", "output", "dif
 FLAGS = ("changed", "refreshed", "failed", "skipped", "noop")
 LISTS = ("errors", "warnings", "unmet", "within")
 LARGEST_COUNT = 1_000_000_000
-# Of states and outputs, which are any JSON. Writing them must not exhaust the stack of a pusher.
+# Deepest nesting of states and outputs, which are any JSON. Writing them must not exhaust the stack of a pusher.
 DEEPEST = 64
 LONGEST_MESSAGE = 4000
 MOST_FAULTS = 200

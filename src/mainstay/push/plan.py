@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mainstay.push.inventory import InventoryHost
 
-# What a manifest may only find on the host.
+# Look-up roots that only the host can resolve.
 HOST_ROOTS = ("facts", "environ", "host.info")
 
 

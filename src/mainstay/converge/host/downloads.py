@@ -27,7 +27,7 @@ PAUSES_SECONDS = (0.5, 1.0)
 MOST_REDIRECTS = 10
 LARGEST_BYTES = 16 * 1024 * 1024 * 1024
 LONGEST_SECONDS = 3600.0
-# Of one connection attempt, and of one wait for data.
+# Time limit of one connection attempt, and of one wait for data.
 SOCKET_SECONDS = 60.0
 CHUNK_BYTES = 256 * 1024
 LONGEST_NUMBER = 18

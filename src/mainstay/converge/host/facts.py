@@ -153,7 +153,7 @@ class Interfaces(dict[str, "Any"]):
     """Network interfaces by name; a number in a look-up takes them by kernel index."""
 
     def item_at(self, number: int) -> Any:
-        """The interface at a position; None if there are not so many."""
+        """The interface at a position; None if there are fewer."""
         return next((each for index, each in enumerate(self.values()) if index == number), None)
 
 

@@ -47,7 +47,7 @@ class Host:
         self.consumer_diff: str | None = None
         # Whether events show diffs.
         self.shows_differences = False
-        # None: no run of this host has written a secret.
+        # None until a run of this host has written a secret.
         self.secret_files = _open_secret_files(self._secret_files_path)
         # In a dry run: the first resource that would change, and whether an earlier change has unknown effects.
         self.would_change: str | None = None

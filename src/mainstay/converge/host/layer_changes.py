@@ -50,7 +50,7 @@ class LayerEntry:
         self.digest = ""
         self.target = ""
         self.content: bytes | None = None
-        # Of a directory: whether it hides all entries of the lower layer.
+        # Whether this directory hides all entries of the lower layer.
         self.is_opaque = False
 
     def same_as(self, other: LayerEntry) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = 0
 MOST_LINKS = 40
 MOST_KEPT = 256
-# Of the descriptors that the process may open: several runs of an agent share them.
+# A run keeps at most an eighth of the descriptors that the process may open: several runs of an agent share them.
 KEPT_SHARE = 8
 ACCESS_ACL = "system.posix_acl_access"
 DEFAULT_ACL = "system.posix_acl_default"
@@ -243,7 +243,7 @@ class Parents(Walk):
 
     def read_link(self, handle: int) -> str:
         with Closing(handle):
-            # Of the link that was opened, also if another entry has its name now.
+            # Reads the link that was opened, also if another entry has its name now.
             return os.readlink("", dir_fd=handle)
 
     def close(self, handle: int) -> None:

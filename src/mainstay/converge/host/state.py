@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from mainstay.converge.failures import StopFlag
 
 DIRECTORY_MODE = 0o700
-# Of everything below the state directory. Raised when an older program would misread or damage what this one writes.
+# Version of everything below the state directory. Raise it when an older program would misread or damage what this
+# one writes.
 FORMAT = 1
 TEMP_PREFIX = ".mainstay-"
 # Streams of this process, wherever they lead.

@@ -49,7 +49,7 @@ class _Entry(Struct):
     name: str
     mode: int
     content: Any = None
-    # Of a link as written; of a hard link the name of another entry.
+    # The target of a link as written; for a hard link, the name of another entry.
     target: str = ""
     mtime: float = 0
 

@@ -75,7 +75,7 @@ class Source(Struct):
     open_child: Callable[[str, str, str], OpenedManifest]
     # Sets the directory of relative paths for functions such as `file`.
     work_in: Callable[[str], None]
-    # Of a manifest that another one applies: the data that it applies it with.
+    # The data that an `apply` resource gives to this manifest.
     own_layers: Sequence[Mapping[str, Any]] = ()
 
     @property

@@ -33,7 +33,7 @@ class Composition:
 
     def __init__(self) -> None:
         self.count = 0
-        # Of all manifests that others apply.
+        # The number of resources of all manifests that others apply.
         self.resource_count = 0
         self.faults: list[Fault] = []
         self._known: set[tuple[Any, ...]] = set()

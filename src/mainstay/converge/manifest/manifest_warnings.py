@@ -9,7 +9,6 @@ import re
 
 from mainstay.converge.manifest.expressions import BadExpression, Expression, Template, split
 from mainstay.converge.manifest.foreign_syntax import has_foreign_expression
-from mainstay.converge.manifest.shell_warnings import shell_warnings
 from mainstay.converge.value_kinds import COMMAND
 from mainstay.foundation import Struct
 from mainstay.foundation.faults import Fault
@@ -332,3 +331,27 @@ def _data_paths(text: str, *, is_bare: bool, files: Surroundings) -> set[str] | 
                 return None
             found |= inner
     return found
+
+
+def shell_warnings(manifest: Manifest) -> list[str]:
+    """Returns warnings about values that a shell would read as code."""
+    found = []
+    for resource in manifest.resources:
+        if not manifest.types[resource.type].splits_commands(resource):
+            found += list(_unquoted(resource, manifest))
+    return found
+
+
+def _unquoted(resource: Resource, manifest: Manifest) -> Iterator[str]:
+    templates = {key: tree for key, tree in (resource.deferred or {}).items() if isinstance(tree, Template)}
+    if resource.name_template:
+        templates["name"] = Template(resource.name_template)
+    properties = manifest.types[resource.type].properties
+    for key, template in templates.items():
+        if key != "name" and properties[key].kind is not COMMAND:
+            continue
+        for part in template.parts:
+            if isinstance(part, str) or part.ends_in_quote():
+                continue
+            shown = "an expression" if resource.sensitive else f"{{{{ {shorten(part.source.strip())} }}}}"
+            yield f"{shorten(resource.id)}: {key}: the shell reads the value of {shown} as code; end it with `| quote`"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainstay.foundation.yaml.scalars import Node
 
 MOST_ITEMS = 100_000
-# The remaining items are not read after so many faults, which are mostly the same fault of each item.
+# After this number of faults, mostly the same fault of each item, the remaining items are not read.
 MOST_FAULTS = 50
 
 

@@ -29,7 +29,7 @@ class ApplyState(State):
     ensure = "present"
 
     def __init__(self, events: Sequence[Event]) -> None:
-        # A manifest that this one applies counts by its resources, unless it failed without them.
+        # Reports count the resources of a child, not its `apply` resource, unless the child failed to load.
         own = [event for event in events if event.resource.child is None]
         self.total = len(own)
         self.changed = sum(event.changed for event in own)

@@ -96,7 +96,7 @@ class ArchiveState(State):
     stat: Any = None
     owner: str | None = None
     group: str | None = None
-    # Of the file, if the manifest gives one to compare with; otherwise added by `complete`.
+    # The checksum of the file: read if the manifest gives one to compare with, otherwise added by `complete`.
     checksum: str | None = None
     # None if the manifest does not name a path that the archive creates.
     creates_exists: bool | None = None

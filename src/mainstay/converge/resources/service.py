@@ -63,7 +63,7 @@ class ServiceState(NamedState):
     enabled_word: str = ""
     # Why a started unit does not run, if known.
     remark: str = ""
-    # Of a masked unit: the state without its mask. None: not read.
+    # The state of a masked unit without its mask; None if it was not read.
     behind_mask: ServiceState | None = None
 
     @property
