@@ -5,7 +5,10 @@ One test is one rule. Each reports every offence as `file:line: what is wrong`, 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +26,32 @@ from mainstay.foundation.module_names import module_names, registered
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "mainstay"
 STORE = "control/store/"
+MOST_LINES_OF_A_FUNCTION = 70
+MOST_LINES_OF_A_MODULE = 600
+# Code lines of each package: no blank lines, comments and docstrings. A larger number needs a decision that says why.
+BUDGET = {
+    ".": 1,
+    "agent": 2590,
+    "blueprints": 1970,
+    "cli": 10510,
+    "control": 1110,
+    "control/api": 3400,
+    "control/domain": 4760,
+    "control/operations": 6120,
+    "control/store": 4420,
+    "control/vault": 120,
+    "control/web": 7100,
+    "converge": 2880,
+    "converge/health_checks": 60,
+    "converge/host": 5090,
+    "converge/manifest": 3380,
+    "converge/providers": 1740,
+    "converge/resources": 1630,
+    "foundation": 1090,
+    "nouns": 450,
+    "packaging": 350,
+    "push": 1920,
+}
 
 
 @dataclass(frozen=True)
@@ -208,6 +237,53 @@ def test_every_recorded_event_type_is_in_the_table_and_every_row_is_recorded() -
                 for name in EVENT_TYPES
                 if name not in recorded
             ),
+        ]
+    )
+
+
+def test_functions_and_modules_fit_on_few_screens() -> None:
+    """Complexity is limited by ruff (C901)."""
+    offences = []
+    for module in modules():
+        lines = len((SOURCE / module.path).read_text(encoding="utf-8").splitlines())
+        if lines > MOST_LINES_OF_A_MODULE:
+            offences.append(f"src/mainstay/{module.path}: {lines} lines; split it by responsibility")
+        offences += [
+            module.at(node, f"{node.name} has {lines} lines; name its steps")
+            for node in ast.walk(module.tree)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and (lines := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION
+        ]
+    report(offences)
+
+
+def code_lines(module: Module) -> int:
+    """Lines that contain a statement or a part of one, without docstrings."""
+    text = (SOURCE / module.path).read_text(encoding="utf-8")
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    found = {
+        line for token in tokens if token.type not in skipped for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
+            node
+        ):
+            found -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(found)
+
+
+def test_each_package_keeps_its_budget() -> None:
+    counted: Counter[str] = Counter()
+    for module in modules():
+        folder, *rest = module.path.split("/")[:-1] or ["."]
+        counted["/".join([folder, *rest[:1]]) if folder in ("control", "converge") else folder] += code_lines(module)
+    report(
+        [
+            f"src/mainstay/{package}: {lines} code lines, its budget is {BUDGET.get(package, 0)}; take away what the change"
+            " replaces, or raise the budget in tests/test_structure.py together with a decision"
+            for package, lines in sorted(counted.items())
+            if lines > BUDGET.get(package, 0)
         ]
     )
 

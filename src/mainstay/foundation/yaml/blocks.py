@@ -99,8 +99,8 @@ def _read_lines(text: str) -> Any:
     """One loop without functions for its parts: a call per line would take longer than reading most lines."""
     known: dict[str, Line] = {}
     parts: dict[str, Any] = {}
-    root: Any = None
     # The innermost open map or list, its column, and those around it.
+    root: Any = None
     top: Any = None
     column = 0
     above: list[tuple[int, Any]] = []
@@ -113,8 +113,7 @@ def _read_lines(text: str) -> Any:
     for line in chain.from_iterable(_lines_of(text)):
         if block is not None:
             if not block:
-                indent = _indent_of_literal(line, column)
-                before = line[:indent]
+                indent, before = _start_of_literal(line, column)
             if line[:indent] == before:
                 block.append(line[indent:])
                 continue
@@ -213,12 +212,13 @@ def _read_line(line: str, known: dict[str, Line], parts: dict[str, Any]) -> Line
     return found
 
 
-def _indent_of_literal(first: str, column: int) -> int:
+def _start_of_literal(first: str, column: int) -> tuple[int, str]:
+    """The indent of a literal block, as a number and as the text before each of its lines."""
     rest = first.lstrip(" ")
     indent = len(first) - len(rest)
     if not rest or rest[0] == "\t" or indent <= column:
         raise Declined
-    return indent
+    return indent, first[:indent]
 
 
 def _literal(lines: list[str], chomping: object) -> str:
