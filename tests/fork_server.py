@@ -112,7 +112,7 @@ def start_program(
     """`installed`: starts the installed program, not a fork, for tests and measurements that see the difference."""
     texts = [str(word) for word in words]
     started[texts[0]] += 1
-    if installed or not can_fork():
+    if installed or not can_fork(environment or os.environ):
         return subprocess.Popen(
             [PROGRAM, *texts], stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=directory
         )
@@ -130,9 +130,13 @@ def start_program(
     return ForkedProcess([str(PROGRAM), *texts], reading)
 
 
-def can_fork() -> bool:
-    """A fork has the namespaces and the identity of the fork server."""
-    return _identity() == _identity_at_start
+def can_fork(environment: Mapping[str, str]) -> bool:
+    """A fork has the namespaces, the identity and the interpreter of the fork server, with the modules it has loaded."""
+    return _identity() == _identity_at_start and _interpreter(environment) == _interpreter(os.environ)
+
+
+def _interpreter(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith("PYTHON")}
 
 
 def _identity() -> tuple[object, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import mainstay
 from control_plane import SHARED_KEY, Client, Cluster, running
 from fork_server import PROGRAM
 from mainstay.control.store.engine.migrations import NewerDatabase, migrations, pending
-from required_parts import need_program
+from required_parts import need, need_program
 from scenario import Scenario
 
 pytestmark = pytest.mark.test_all
@@ -85,11 +87,25 @@ def earlier_releases() -> dict[str, str]:
 
 
 def earlier_release(folder: Path, commit: str) -> dict[str, str]:
-    """The program of a commit, with the packages of this one; returns the environment that runs it."""
-    packed = io.BytesIO(git("archive", "--format=tar", commit, "src"))
+    """The program of a commit with its packages; returns the environment that runs it."""
+    packed = io.BytesIO(git("archive", "--format=tar", commit, "src", "requirements/server.txt"))
     with tarfile.open(fileobj=packed) as archive:
         archive.extractall(folder, filter="data")
-    return {"PYTHONPATH": str(folder / "src")}
+    packages = installed_packages(folder / "requirements" / "server.txt")
+    return {"PYTHONPATH": f"{folder / 'src'}:{packages}"}
+
+
+def installed_packages(requirements: Path) -> Path:
+    """A folder with these packages, which is kept in the cache of test parts."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainstay-test-parts"
+    folder = cache / f"packages-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]}"
+    if not folder.exists():
+        new = folder.with_name(f"{folder.name}.{os.getpid()}")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", "--target", str(new)]
+        done = subprocess.run([*command, "-r", requirements], capture_output=True, text=True)
+        need(present=done.returncode == 0, what=f"the packages of an earlier release: {done.stderr.strip()[-300:]}")
+        new.rename(folder)
+    return folder
 
 
 def test_servers_of_earlier_releases_work_beside_this_one(tmp_path: Path, postgresql: Cluster) -> None:
