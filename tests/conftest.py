@@ -36,6 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-screenshots", action="store_true", help="write the pictures of pages in docs/pictures")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if "TEST_TIMES" in os.environ:
+        import recorded_times
+
+        config.pluginmanager.register(recorded_times)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Does not even import a file of another tier."""
     if config.option.markexpr != "not test_all" or collection_path.suffix != ".py":

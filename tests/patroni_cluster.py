@@ -209,6 +209,13 @@ class PatroniCluster:
             assert time.monotonic() < until, f"the cluster is not whole: {self.states()}\n{self.logs()}"
             time.sleep(0.2)
 
+    def wait_until_proxied(self, seconds: float = START_SECONDS) -> None:
+        """Waits until HAProxy has found the leader."""
+        until = time.monotonic() + seconds
+        while subprocess.run(["psql", "-d", self.proxy_url, "-c", "SELECT 1"], capture_output=True).returncode != 0:
+            assert time.monotonic() < until, (self.folder / "haproxy.log").read_text(errors="replace")
+            time.sleep(0.1)
+
     def states(self) -> dict[str, Any]:
         return {node.name: node.state() for node in self.nodes}
 
@@ -225,7 +232,7 @@ class PatroniCluster:
         as_user = ["setpriv", "--reuid", USER, "--regid", USER, "--init-groups", "--pdeathsig", "KILL"]
         with (self.folder / "haproxy.log").open("ab") as log:
             self.haproxy = subprocess.Popen(
-                [*as_user, program, "-db", "-f", str(settings)], stdout=log, stderr=subprocess.STDOUT
+                [*as_user, program, "-db", "-f", str(settings)], stdout=log, stderr=subprocess.STDOUT, cwd=self.folder
             )
 
     def isolate(self, node: Node) -> None:
@@ -291,6 +298,7 @@ def patroni_cluster() -> Iterator[PatroniCluster]:
                 node.start()
             cluster.start_haproxy()
             cluster.wait_until_whole()
+            cluster.wait_until_proxied()
             yield cluster
         finally:
             cluster.stop()

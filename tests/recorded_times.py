@@ -1,6 +1,7 @@
 """Where the time of the tests goes: a pytest plugin that records it, and the table of docs/reference/test-times.md.
 
-`scripts/test-times` uses both. Seconds are those of a worker; the tests run in two of them."""
+With TEST_TIMES=<directory>, `scripts/test` and `scripts/test-all` write their times there; `scripts/test-times` does it
+all. Seconds are those of a worker; the tests run in two of them."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if not hasattr(session.config, "workerinput"):
-        Path(os.environ["TEST_TIMES"]).write_text(json.dumps(list(_recorded.values())))
+        tier = "test-all" if session.config.option.markexpr == "test_all" else "test"
+        (Path(os.environ["TEST_TIMES"]) / f"{tier}.json").write_text(json.dumps(list(_recorded.values())))
 
 
 def describe(tiers: dict[str, list[TestTime]]) -> str:
@@ -110,11 +112,13 @@ def _table(title: str, groups: dict[str, list[TestTime]]) -> list[str]:
     return [f"| {title.lower()} | tests | seconds |", "|---|---:|---:|", *rows, ""]
 
 
-def _read(path: str) -> list[TestTime]:
-    rows: list[Any] = json.loads(Path(path).read_text())
+def _read(path: Path) -> list[TestTime]:
+    rows: list[Any] = json.loads(path.read_text())
     return [TestTime(*row) for row in rows]
 
 
 if __name__ == "__main__":
     page = Path(__file__).parent.parent / "docs" / "reference" / "test-times.md"
-    page.write_text(describe({"make test": _read(sys.argv[1]), "make test-all": _read(sys.argv[2])}))
+    page.write_text(
+        describe({f"make {tier}": _read(Path(sys.argv[1], f"{tier}.json")) for tier in ("test", "test-all")})
+    )
