@@ -71,9 +71,9 @@ def run_shell(line: str, root: Path) -> subprocess.CompletedProcess[str]:
     """Runs a line of shell. `$M` is the program, `$F` a manifest with two files below `root`."""
     manifest = root.parent / "manifest.yaml"
     manifest.write_text(MANIFEST.format(root=root, uid=os.geteuid(), gid=os.getegid()))
-    names = {"M": str(Path(sys.executable).with_name("mainstay")), "F": str(manifest)}
+    line = line.replace("$M", shlex.quote(str(Path(sys.executable).with_name("mainstay"))))
     return subprocess.run(
-        ["/bin/bash", "-c", line], env={**os.environ, **names}, capture_output=True, text=True, timeout=60
+        ["/bin/bash", "-c", line], env={**os.environ, "F": str(manifest)}, capture_output=True, text=True, timeout=60
     )
 
 

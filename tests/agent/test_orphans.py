@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -77,7 +78,7 @@ class OrphanLab(FaultLab):
             scenario.provider.post("/service-pool-values", value)
         self.bridge.admin.patch(f"/agents/{scenario.agent_id}", {"servicePoolSetId": made["id"]})
         (self.bridge.folder / "unit.py").write_text(UNIT)
-        unit = f"{sys.executable} {self.bridge.folder}/unit.py {PORT} {ROOT}/{NAME}.pid"
+        unit = f"{shlex.quote(sys.executable)} {self.bridge.folder}/unit.py {PORT} {ROOT}/{NAME}.pid"
         self.make(
             {
                 "create": [

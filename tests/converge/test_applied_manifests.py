@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from applying import Applied, apply_text, fill_in
+from fork_server import PROGRAM
 from loading import faults_of, load_text
 from mainstay.converge.manifest.rendering import render_applied
 from mainstay.converge.run import RunRequest, run
@@ -208,7 +209,7 @@ def test_a_stopped_run_leaves_the_rest_of_a_child_and_keeps_its_refresh(apply: A
         f"- file: [{{ROOT/a: {FILE}}}}}]\n- exec: [{{stop: {stop}}}]\n- file: [{{ROOT/b: {FILE}}}}}]\n",
     )
     put(root, "top.yaml", "- apply: [child.yaml]\n" + SUBSCRIBER.replace("COMMAND", "true"))
-    script = f"exec {Path(sys.executable).with_name('mainstay')} apply --json --fact pid=$$ {root.parent}/top.yaml"
+    script = f"exec {shlex.quote(str(PROGRAM))} apply --json --fact pid=$$ {root.parent}/top.yaml"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 143
     outcomes = [event["outcome"] for event in json.loads(done.stdout)["events"]]

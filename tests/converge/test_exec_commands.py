@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -73,7 +74,9 @@ def is_running(pid: int) -> bool:
     ],
 )
 def test_a_command_is_split_by_quoting_rules_alone(written: str, words: list[str], apply: Apply, root: Path) -> None:
-    show = script(root, "show", f"#!{sys.executable}\nimport sys, json\nprint(json.dumps(sys.argv[1:]))\n")
+    # No path with a space may follow `#!`.
+    code = "import sys, json; print(json.dumps(sys.argv[1:]))"
+    show = script(root, "show", f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -c '{code}' \"$@\"\n")
     done = apply(command(f"{show} {written}"))
     assert done.outcomes == ["changed"]
     assert json.loads(done.report.events[0].output or "") == words

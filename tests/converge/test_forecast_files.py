@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from applying import Applied
+from fork_server import PROGRAM
 from mainstay.foundation.faults import DoesNotLoad
 
 FILES = """
@@ -119,9 +120,9 @@ def test_attributes_on_a_read_only_disk_fail_in_a_dry_run_too(root: Path) -> Non
         "mount -t tmpfs none $R && touch $R/a && chmod 600 $R/a && mount -o remount,ro none $R || exit 77; "
         "$M apply --noop $F; test $? = 1 && $M apply $F"
     )
-    names = {"M": str(Path(sys.executable).with_name("mainstay")), "F": str(manifest), "R": str(root)}
+    names = {"F": str(manifest), "R": str(root)}
     done = subprocess.run(
-        ["unshare", "-m", "/bin/sh", "-c", line],
+        ["unshare", "-m", "/bin/sh", "-c", line.replace("$M", shlex.quote(str(PROGRAM)))],
         env={**os.environ, **names},
         capture_output=True,
         text=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -528,7 +529,7 @@ def test_a_mounted_directory_that_was_moved_into_a_removed_tree_is_kept(scene: S
     )
     done = in_own_mounts(
         f"mount --bind {scene.outside} {scene.home}/tree/data/mounted\n"
-        f'{sys.executable} -c "{program}" {scene.home}/tree || true'
+        f'{shlex.quote(sys.executable)} -c "{program}" {scene.home}/tree || true'
     )
     assert "nothing is removed across a mount point" in done.stderr
     assert sorted(os.listdir(scene.outside)) == ["tree", "victim"]

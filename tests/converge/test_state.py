@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -129,7 +130,8 @@ def in_small_disk(script: str, root: Path, tmp_path: Path) -> subprocess.Complet
         pytest.skip("mounting needs root")
     path = tmp_path / "manifest.yaml"
     path.write_text(manifest("a").replace("ROOT", str(root)).replace("USER", USER).replace("GROUP", GROUP))
-    names = {"M": str(PROGRAM), "F": str(path), "S": str(tmp_path / "state")}
+    names = {"F": str(path), "S": str(tmp_path / "state")}
+    script = script.replace("$M", shlex.quote(str(PROGRAM)))
     line = f"mkdir $S && mount -t tmpfs -o size=64k none $S || exit 77; {script}"
     done = subprocess.run(
         ["unshare", "-m", "/bin/sh", "-c", line],

@@ -477,7 +477,8 @@ def test_a_thousand_stable_users_start_no_process_and_read_each_database_once(ro
     names = [{f"u{each}": {"uid": 2000 + each, "groups": ["sudo"], "password_hash": HASH}} for each in numbers]
     manifest = root / "manifest.yaml"
     manifest.write_text(json.dumps([{"user": names}, {"group": [{"sudo": {"gid": 27}}]}]))
-    lines = traced("execve,openat,clone,vfork,fork", PROGRAM, "apply", str(manifest), "--detailed-exitcodes")
+    words = [sys.executable, str(PROGRAM), "apply", str(manifest), "--detailed-exitcodes"]
+    lines = traced("execve,openat,clone,vfork,fork", *words)
     for path in ("/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow"):
         assert sum(f'"{path}"' in line for line in lines) == 1, path
     assert sum("execve(" in line for line in lines) == 1

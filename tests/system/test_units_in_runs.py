@@ -7,9 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 import yaml
 
 from system.conftest import ENVIRONMENT, PROGRAM, ManagedHost
+
+pytestmark = pytest.mark.test_all
 
 CASES = Path(__file__).parents[1] / "cases" / "service"
 UNITS: dict[str, str] = yaml.safe_load((CASES / "units.yaml").read_text())

@@ -145,6 +145,7 @@ def test_an_action_that_is_not_possible_now_says_why(consumer: WebSession, servi
     consumer.get(f"/services/{service['id']}/do/fly", expect=404)
 
 
+@pytest.mark.test_all
 def test_an_action_with_any_name_is_reached_by_its_link_and_run_by_its_form(
     scenario: Scenario, consumer: WebSession
 ) -> None:
