@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from browser_session import WebSession
 from required_parts import need, need_part
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, Request, Response
 
 # Read at import: tests change the environment.
 TEST_PARTS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainstay-test-parts"
@@ -27,6 +27,7 @@ DESKTOP = (1440, 900)
 PHONE_WIDTH = 390
 TIMEOUT_MILLISECONDS = 20_000
 MAX_TABS = 400
+LAUNCHES = 3
 AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # Chromium's own line for a response that `responded` records with its address.
 FAILED_LOAD = "Failed to load resource"
@@ -56,7 +57,8 @@ def chromium() -> Iterator[Browser]:
     # Chromium refuses to sandbox the processes of root.
     rights = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
+        browser = _launch(
+            playwright,
             executable_path=program,
             args=[*rights, *ONE_PROCESS_FOR_ALL, "--font-render-hinting=none"],
             env=environment,
@@ -65,6 +67,16 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def _launch(playwright: Playwright, **options: Any) -> Browser:
+    """Chromium crashes at its start now and then (`LaunchProcess: failed to execvp`), before it loads any page."""
+    from playwright.sync_api import Error
+
+    for _ in range(LAUNCHES - 1):
+        with suppress(Error):
+            return playwright.chromium.launch(**options)
+    return playwright.chromium.launch(**options)
 
 
 @dataclass

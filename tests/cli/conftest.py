@@ -13,7 +13,9 @@ from scenario import Scenario
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("plane") / "data") as server:
+    # Without a limit of requests: the tests are faster than any caller.
+    unlimited = {"MAINSTAY_RATE_LIMIT": "0"}
+    with running(tmp_path_factory.mktemp("plane") / "data", environment=unlimited) as server:
         yield server
 
 

@@ -25,6 +25,8 @@ def postgresql() -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+# Without a limit of requests: the tests are faster than any caller.
+UNLIMITED = {"MAINSTAY_RATE_LIMIT": "0"}
 VAULT_KEY = "ab" * 32
 
 
@@ -34,14 +36,16 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     database_url = None
     if request.param == "postgresql":
         database_url = request.getfixturevalue("postgresql").new_database()
-    with running(folder, database_url=database_url, environment={"VAULT_ENCRYPTION_KEY": VAULT_KEY}) as server:
+    with running(
+        folder, database_url=database_url, environment={**UNLIMITED, "VAULT_ENCRYPTION_KEY": VAULT_KEY}
+    ) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """For what does not depend on the database."""
-    with running(tmp_path_factory.mktemp("embedded") / "data") as server:
+    with running(tmp_path_factory.mktemp("embedded") / "data", environment=UNLIMITED) as server:
         yield server
 
 

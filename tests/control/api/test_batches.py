@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from blueprint_samples import blueprint, bundle
+from control_plane import running
 from scenario import Scenario, unique
 
 
@@ -115,15 +117,16 @@ def test_agents_and_read_only_tokens_send_no_batch(scenario: Scenario) -> None:
     send(reader, request, dry_run=True, expect=403)
 
 
-def test_a_batch_costs_a_participant_as_much_as_its_requests(scenario: Scenario) -> None:
-    request = part("POST", "/service-groups", {"name": "g", "consumerId": scenario.consumer_id})
-    send(scenario.consumer, *[request] * 501, expect=400)
-    # Refused at once: requests that take long would pay for themselves.
-    send(scenario.consumer, *[part("POST", "/nothing", {})] * 500, dry_run=True)
-    limited = scenario.consumer.call("GET", "/api/v1/service-groups")
-    assert limited.status == 429
-    # Others are not affected.
-    scenario.provider.get("/service-pool-sets")
+def test_a_batch_costs_a_participant_as_much_as_its_requests(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as limited:
+        scenario = Scenario(limited.admin)
+        request = part("POST", "/service-groups", {"name": "g", "consumerId": scenario.consumer_id})
+        send(scenario.consumer, *[request] * 501, expect=400)
+        # Refused at once: requests that take long would pay for themselves.
+        send(scenario.consumer, *[part("POST", "/nothing", {})] * 500, dry_run=True)
+        assert scenario.consumer.call("GET", "/api/v1/service-groups").status == 429
+        # Others are not affected.
+        scenario.provider.get("/service-pool-sets")
 
 
 def test_two_batches_at_once_do_not_mix(scenario: Scenario) -> None:
