@@ -348,7 +348,8 @@ class BlueprintTest:
             for folder, folders_in, names in os.walk(top)
             for name in (*folders_in, *names)
         }
-        return {path for path in found if not path.startswith(WRITTEN_BY_HOST)}
+        # Python writes compiled modules wherever a program of this machine runs meanwhile; the host sees them.
+        return {path for path in found if not path.startswith(WRITTEN_BY_HOST) and "/__pycache__" not in path}
 
 
 def _problems_of(refusal: ServerRefusal) -> list[str]:
