@@ -92,7 +92,9 @@ def test_an_enrolment_code_enrols_exactly_one_program(server: Server, scenario: 
     with ThreadPoolExecutor(4) as threads:
         tries = list(threads.map(lambda _: anonymous.call("POST", "/api/v1/enrol", {"code": code["code"]}), range(4)))
     enrolled = [each for each in tries if each.status == 201]
-    assert [each.status for each in tries if each.status != 201] == [403] * 3
+    assert len(enrolled) == 1
+    # Limited, if other tests of this minute sent wrong codes.
+    assert {each.status for each in tries if each.status != 201} <= {403, 429}
     assert enrolled[0].body["agentId"] == scenario.agent_id
     assert scenario.admin.as_token(enrolled[0].body["token"]).get("/agents/me")["id"] == scenario.agent_id
     tokens = scenario.admin.get(f"/tokens?agentId={scenario.agent_id}")["items"]
@@ -103,15 +105,18 @@ def guess(server: Server, number: int, **headers: str) -> Reply:
     return Client(server.url).call("POST", "/api/v1/enrol", {"code": f"guess{number}"}, headers=headers)
 
 
-def test_after_ten_wrong_enrolment_codes_only_wrong_ones_are_limited(server: Server, scenario: Scenario) -> None:
-    replies = [guess(server, number) for number in range(14)]
-    assert replies[-1].status == 429
-    assert replies[-1].body["code"] == "too_many_failures"
-    assert int(replies[-1].headers["retry-after"]) <= 60
-    code = scenario.provider.post(f"/agents/{scenario.agent_id}/enrolment-codes")["code"]
-    assert Client(server.url).post("/enrol", {"code": code})["agentId"] == scenario.agent_id
-    # A used code is a wrong one.
-    assert Client(server.url).call("POST", "/api/v1/enrol", {"code": code}).status == 429
+def test_after_ten_wrong_enrolment_codes_only_wrong_ones_are_limited(tmp_path: Path) -> None:
+    # Of its own: the limit holds for a minute, for all tests with this address.
+    with running(tmp_path / "data") as server:
+        scenario = Scenario(server.admin)
+        replies = [guess(server, number) for number in range(14)]
+        assert replies[-1].status == 429
+        assert replies[-1].body["code"] == "too_many_failures"
+        assert int(replies[-1].headers["retry-after"]) <= 60
+        code = scenario.provider.post(f"/agents/{scenario.agent_id}/enrolment-codes")["code"]
+        assert Client(server.url).post("/enrol", {"code": code})["agentId"] == scenario.agent_id
+        # A used code is a wrong one.
+        assert Client(server.url).call("POST", "/api/v1/enrol", {"code": code}).status == 429
 
 
 def test_a_forwarded_address_counts_only_from_a_trusted_proxy(tmp_path: Path) -> None:
