@@ -70,7 +70,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def _launch(playwright: Playwright, **options: Any) -> Browser:
-    """Chromium crashes at its start now and then (`LaunchProcess: failed to execvp`), before it loads any page."""
+    """Tries again: Chromium was seen to crash at its start (`LaunchProcess: failed to execvp`), for an unknown reason."""
     from playwright.sync_api import Error
 
     for _ in range(LAUNCHES - 1):
