@@ -74,6 +74,22 @@ def test_every_command_refuses_an_unknown_option_in_our_words(parser: argparse.A
     assert f"See `{parser.prog} --help`." in text
 
 
+def test_every_command_and_verb_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = []
+    for parser in parsers():
+        try:
+            main([*parser.prog.split()[1:], "--help"])
+        except SystemExit as end:
+            problem = end.code
+        except ValueError as error:
+            problem = str(error)
+        else:
+            problem = "returned"
+        if problem or not capsys.readouterr().out.startswith(f"usage: {parser.prog}"):
+            failed.append(f"{parser.prog}: {problem}")
+    assert not failed, "\n".join(failed)
+
+
 def test_no_help_shows_a_hidden_option() -> None:
     for parser in parsers():
         assert "SUPPRESS" not in parser.format_help()

@@ -195,6 +195,8 @@ def _parse(parser: argparse.ArgumentParser, command: ModuleType, words: Sequence
     counts = {action.nargs for action in positionals}
     if len(positionals) > 1 and counts <= {None, "?", "*", "+"} and "?" in counts:
         # Otherwise an option between two arguments ends the optional ones: `server backup --data-dir D FILE`.
+        # argparse would take its own usage text for a format: the `%` of `--batch N|N%` is no place for a value.
+        parser.usage = parser.format_usage().removeprefix("usage: ").replace("%", "%%")
         return parser.parse_intermixed_args(words)
     return parser.parse_args(words)
 
