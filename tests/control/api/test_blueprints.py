@@ -19,7 +19,7 @@ UPGRADES = {"start": {"manifest": "manifests/all.yaml", "upgrades": True}}
 
 def test_the_type_of_a_blueprint_has_a_plain_name(scenario: Scenario) -> None:
     refused = push(scenario.admin, blueprint(unique("web"), service_type="web\n[Service]"), expect=400)
-    message = "must not hold control characters, line breaks or bidirectional controls"
+    message = "must not hold control characters, line breaks, bidirectional controls or invisible characters"
     assert refused["errors"] == [{"path": "blueprint.service_type", "message": message}]
 
 

@@ -1,4 +1,4 @@
-"""Names hold no control characters, line separators or bidirectional controls; stored ones stay readable."""
+"""Names hold no control, line or invisible characters and no bidirectional controls; stored ones stay readable."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from mainstay.control.operations.machinery.bodies import Body, Name
 from sample_rows import SampleRows
 from scenario import Scenario, unique
 
-FAULT = "must not hold control characters, line breaks or bidirectional controls"
+FAULT = "must not hold control characters, line breaks, bidirectional controls or invisible characters"
 REFUSED = [
     *map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029]),
-    *map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x61C]),
+    *map(chr, [*range(0x202A, 0x202F), *range(0x2060, 0x2070), *range(0x200B, 0x2010), 0x61C]),
+    # Soft hyphen, grapheme joiner, Hangul fillers, Mongolian and variation selectors, byte order mark, tags.
+    *map(chr, [0xAD, 0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0, 0x180B, 0x180E, 0xFE00, 0xFE0F, 0xFEFF, 0xFFF9]),
+    *map(chr, [0x1D173, 0xE0001, 0xE0061, 0xE0100, 0xE01EF]),
 ]
-ACCEPTED = ["Müller & Söhne", "日本", "שלום", "a\u00a0b", "naïve 🐘", "zero\u200dwidth joiner", "~!"]
+ACCEPTED = ["Müller & Söhne", "日本", "שלום", "a\u00a0b", "naïve 🐘", "e\u0301", "한글", "~!"]
 BODIES = sorted({endpoint.body for endpoint in all_endpoints() if endpoint.body}, key=lambda each: each.__name__)
 # Nouns whose name is written by PATCH.
 NAMED = [
@@ -64,7 +67,7 @@ def test_the_rule_covers_exactly_the_listed_characters() -> None:
 def test_a_name_with_a_line_break_is_refused(rows: SampleRows, noun: str) -> None:
     path = f"/{noun}/{rows.ids[noun]}"
     before = rows.clients["admin"].get(path)["name"]
-    for name in ("web\nExecStart=/bin/evil", "web\n", "web\u2028", "web\u202egpj", "\x1b[31mweb"):
+    for name in ("web\nExecStart=/bin/evil", "web\n", "web\u2028", "web\u202egpj", "\x1b[31mweb", "w\u200beb"):
         refused = rows.clients["admin"].patch(path, {"name": name}, expect=400)
         assert refused["errors"] == [{"path": "name", "message": FAULT}]
     assert rows.clients["admin"].get(path)["name"] == before

@@ -10,6 +10,7 @@ from typing import TypeVar, get_type_hints
 import msgspec
 
 from mainstay.control.domain.faults import MAX_LISTED, PathFault, locate
+from mainstay.control.domain.old_clients import OLD_MEMBERS
 from mainstay.control.operations.machinery.bodies import PATTERN_FAULTS, AgentProtocolBody, Body
 from mainstay.control.operations.machinery.refusals import BadInput, InvalidProperties
 from mainstay.foundation.suggestions import did_you_mean
@@ -132,7 +133,7 @@ def _parse(raw: bytes, body: type[B], noun: frozenset[str]) -> tuple[B, dict[str
 
 def _unknown_fields(document: dict[str, object], body: type[Body], noun: frozenset[str]) -> list[PathFault]:
     known = body.__struct_encode_fields__
-    expected = noun.union(known)
+    expected = noun.union(known, OLD_MEMBERS.get(body.__name__, ()))
     unknown = [name for name in document if name not in expected]
     faults = [
         PathFault(locate("", name), f"unknown field{_suggestion(name, known)}") for name in unknown[:MAX_LISTED]

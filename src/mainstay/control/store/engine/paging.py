@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from mainstay.control.access import Caller, Relation
+from mainstay.control.domain.old_clients import OLD_VALUES
 from mainstay.control.domain.values import is_uuid
 from mainstay.control.store.engine import trigrams
 from mainstay.control.store.engine.contract import Row, Transaction, Value, fetch_number, placeholders
@@ -163,8 +164,9 @@ def _condition(table: Table[R], key: str, column: str, values: list[str], *, sub
 def _refuse_impossible(table: Table[R], key: str, column: str, values: list[str]) -> None:
     """A value that no row can have is a mistake, and an empty list would hide it."""
     choices = table.choices.get(column)
+    old = OLD_VALUES.get((table.name, column), frozenset())
     for value in values:
-        if choices is not None and value not in choices:
+        if choices is not None and value not in choices and value not in old:
             raise BadQuery(f"{key} must be one of {', '.join(choices)}{did_you_mean(value, choices)}")
         if column in table.ids and not is_uuid(value):
             raise BadQuery(f"{key} must be a uuid")
