@@ -169,7 +169,7 @@ def test_disabled_and_deleted_agents_have_no_install_command(scenario: Scenario)
 
 @pytest.mark.parametrize(
     "region",
-    ["a b", "a;b", "$(id)", "`id`", "a\nb", "a'b", 'a"b', "a|b", "a&b", "a\\b", "ä", "a*", "~", "{a,b}", "a\n"],
+    ["a b", "a;b", "$(id)", "`id`", "a\nb", "a'b", 'a"b', "a|b", "a&b", "a\\b", "ä", "a*", "~", "{a,b}", "a\n", "-x"],
 )
 def test_a_value_that_a_shell_reads_as_more_than_text_is_refused(scenario: Scenario, region: str) -> None:
     agent_id = agent_of(scenario, kind(scenario), region=region)
@@ -188,6 +188,12 @@ def test_plain_values_stay_one_argument(scenario: Scenario) -> None:
     assert shlex.split(command["installCommand"])[3:] == [region, "."]
 
 
+def test_a_value_behind_other_text_may_begin_with_a_dash(scenario: Scenario) -> None:
+    agent_type = kind(scenario, "i {{.configUrl}} {{.authToken}} --offset={{.port}}")
+    command = scenario.provider.post(f"/agents/{agent_of(scenario, agent_type, port=-1)}/install-command")
+    assert shlex.split(command["installCommand"])[3:] == ["--offset=-1"]
+
+
 @pytest.mark.parametrize(
     ("cmd", "config", "path", "message"),
     [
@@ -201,6 +207,12 @@ def test_plain_values_stay_one_argument(scenario: Scenario) -> None:
         (CMD, "{{\n.region}}", "configTemplate", "only {{.name}}"),
         (CMD, "{{.}}", "configTemplate", "only {{.name}}"),
         (CMD, "{{.region", "configTemplate", "only {{.name}}"),
+        (
+            CMD,
+            "{{.region}} {{if .port}}{{.port}}{{end}}",
+            "configTemplate",
+            "only {{.name}} and {{.a.b}} are possible, found '{{if .port}}{{.port}}{{end}}'",
+        ),
         (CMD + " {{.password}}", "x", "cmdTemplate", "password is or contains a secret"),
         (CMD + " {{.db}}", "x", "cmdTemplate", "db is or contains a secret"),
         (CMD + " {{.db.pin}}", "x", "cmdTemplate", "db.pin is or contains a secret"),

@@ -53,9 +53,10 @@ def template_faults(
 
 
 def _faults(template: str, where: str, schema: PropertySchema, known: tuple[str, ...]) -> Iterator[PathFault]:
-    rest = _PLACEHOLDER.sub("\0", template)
+    # As long as the template, so that a place in one is the same place in the other.
+    rest = _PLACEHOLDER.sub(lambda placeholder: "." * len(placeholder[0]), template)
     if "{{" in rest:
-        found = rest[rest.index("{{") :].partition("\n")[0][:40]
+        found = template[rest.index("{{") :].partition("\n")[0][:40]
         yield PathFault(where, f"only {{{{.name}}}} and {{{{.a.b}}}} are possible, found '{found}'")
     for path in dict.fromkeys(_paths(template)):
         if path[0] in RESERVED:
@@ -117,6 +118,12 @@ def render_command(template: str, values: Properties) -> tuple[str, list[PathFau
         )
         for path, text in texts.items()
         if not _PLAIN_ARGUMENT.fullmatch(text)
+    ]
+    faults += [
+        PathFault(found[1], "begins with '-', which the install command would read as an option")
+        for found in _PLACEHOLDER.finditer(template)
+        if texts[tuple(found[1].split("."))].startswith("-")
+        and not template[: found.start()].rstrip("\"'")[-1:].strip()
     ]
     return ("", faults) if faults else (_render(template, texts), [])
 
