@@ -36,7 +36,7 @@ BUDGET = {
     "cli": 10510,
     "control": 1110,
     "control/api": 3400,
-    "control/domain": 4760,
+    "control/domain": 4780,
     "control/operations": 6120,
     "control/store": 4420,
     "control/vault": 120,
