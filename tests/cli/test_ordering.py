@@ -11,6 +11,7 @@ import pytest
 
 from command_line import Shell, faulty_proxy_to, working_agent
 from control_plane import Server
+from mainstay.cli.remote.job_progress import default_timeout_seconds
 from scenario import Scenario, unique
 
 SCHEMA = {
@@ -336,19 +337,39 @@ def test_a_name_that_a_living_service_has_is_refused(shell: Shell, scenario: Sce
 def test_waiting_ends_after_the_timeout(shell: Shell, scenario: Scenario, kind: str) -> None:
     name = unique("shop")
     words = ("order", kind, name, "--agent", scenario.agent_id, "-p", "cpu=4")
-    done = shell.run(scenario.consumer, *words, "--timeout", "300ms", code=124)
+    done = shell.run(scenario.consumer, *words, "--timeout", "300ms", code=4)
     assert f"{name}: New, create is queued" in done.stdout
     assert "Timed out. The job continues; follow it with `mainstay watch " in done.stdout
     shown = done.stdout.splitlines()
     assert len(shown) == len(set(shown)), "the last line is printed once"
-    done = shell.run(scenario.consumer, "watch", name, "--timeout", "300ms", code=124)
+    done = shell.run(scenario.consumer, "watch", name, "--timeout", "300ms", code=4)
     assert "Timed out." in done.stdout
-    shell.run(scenario.consumer, "watch", name, "--follow", "--timeout", "300ms", code=124)
+    shell.run(scenario.consumer, "watch", name, "--follow", "--timeout", "300ms", code=4)
     with working_agent(scenario):
         shell.run(scenario.consumer, "watch", name, "--timeout", "1m")
-    document = shell.run(scenario.consumer, "do", name, "delete", "--timeout", "300ms", "--json", code=124).stdout
-    assert json.loads(document)["lastJob"]["status"] == "Pending"
+    document = shell.run(scenario.consumer, "do", name, "delete", "--timeout", "300ms", "--json", code=4)
+    assert json.loads(document.stdout)["lastJob"]["status"] == "Pending"
+    assert "Timed out. The job continues; follow it with `mainstay watch " in document.stderr
     assert "--timeout: " in shell.run(scenario.consumer, "watch", name, "--timeout", "soon", code=2).stderr
+
+
+def test_the_environment_limits_waiting_unless_an_option_does(
+    shell: Shell, scenario: Scenario, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = unique("shop")
+    words = ("order", kind, name, "--agent", scenario.agent_id, "-p", "cpu=4")
+    # Refused before anything is ordered.
+    monkeypatch.setenv("MAINSTAY_TIMEOUT", "soon")
+    refused = shell.run(scenario.consumer, *words, code=2)
+    assert 'MAINSTAY_TIMEOUT: "soon" is not a duration' in refused.stderr
+    monkeypatch.setenv("MAINSTAY_TIMEOUT", "300ms")
+    shell.run(scenario.consumer, *words, code=4)
+    shell.run(scenario.consumer, "watch", name, code=4)
+    monkeypatch.setenv("MAINSTAY_TIMEOUT", "1ms")
+    with working_agent(scenario):
+        shell.run(scenario.consumer, "watch", name, "--timeout", "0")
+    monkeypatch.delenv("MAINSTAY_TIMEOUT")
+    assert default_timeout_seconds() == 600
 
 
 def test_a_value_from_a_file_loses_one_final_newline(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from blueprint_samples import blueprint, push, serve_type
-from command_line import Shell, working_agent
+from command_line import Shell, on_terminal, working_agent
+from fork_server import PROGRAM
 from scenario import Scenario, unique
 
 
@@ -75,9 +76,23 @@ def test_a_roll_out_is_paused_and_aborted(shell: Shell, scenario: Scenario, kind
 
 
 def test_waiting_ends_with_the_timeout(shell: Shell, scenario: Scenario, kind: Any) -> None:
-    done = shell.run(scenario.admin, "rollout", kind["name"], "--timeout", "1s", code=124)
+    done = shell.run(scenario.admin, "rollout", kind["name"], "--timeout", "1s", code=4)
+    number = done.stdout.partition("roll-out  ")[2].split()[0]
+    assert f"Timed out. The roll-out continues; follow it with `mainstay rollout status {number[:8]}`" in done.stdout
     assert "status    Running" in done.stdout
-    shell.run(scenario.admin, "rollout", "abort", done.stdout.partition("roll-out  ")[2].split()[0])
+    shell.run(scenario.admin, "rollout", "abort", number)
+
+
+def test_ctrl_c_leaves_the_roll_out_running(shell: Shell, scenario: Scenario, kind: Any) -> None:
+    environment = shell.environment(scenario.admin.token)
+    with on_terminal([str(PROGRAM), "rollout", kind["name"]], environment) as terminal:
+        terminal.wait_for("wave 1 of")
+        terminal.type("\x03")
+        assert terminal.finish() == 130
+    assert "the roll-out continues; follow it with `mainstay rollout status " in terminal.seen
+    (rollout,) = scenario.admin.get("/rollouts", query={"serviceTypeId": kind["id"]})["items"]
+    assert rollout["status"] == "Running"
+    shell.run(scenario.admin, "rollout", "abort", rollout["id"])
 
 
 def test_a_deletion_asks_first(shell: Shell, scenario: Scenario, kind: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_later_jobs_do_not_change_the_outcome_of_a_run(scenario: Scenario, order
     scenario.fail(ordered, "no route")
     scenario.consumer.delete(f"/services/{ordered['id']}")
     client = Client(scenario.admin.url, scenario.consumer.token)
-    followed = follow(client, ordered["id"], run_id=first["runId"], quiet=True)
+    followed = follow(client, ordered["id"], inf, job_id=first["id"], quiet=True)
     assert (followed.exit_code, followed.job["id"]) == (1, first["id"])
 
 
@@ -145,7 +146,7 @@ def test_a_server_that_limits_requests_is_waited_for(
         # The jobs of several services.
         answers = iter([False])
         (job,) = scenario.jobs(ordered)
-        followed = follow_all(Client(proxy.url, scenario.consumer.token), [job], quiet=False, timeout_seconds=30)
+        followed = follow_all(Client(proxy.url, scenario.consumer.token), [job], 30, quiet=False)
         assert [each.exit_code for each in followed] == [0]
         assert capsys.readouterr().out.startswith("the server limits requests, going on in 1 s\n")
         # Other requests are refused with the time to wait, and without doubts about the address.
@@ -167,7 +168,7 @@ def test_a_hint_is_shown_while_the_agent_is_offline(
     monkeypatch.setattr("mainstay.cli.remote.job_progress.HINT_SECONDS", 0.0)
     monkeypatch.setattr("mainstay.cli.remote.job_progress.time.sleep", sleep)
     (job,) = scenario.jobs(ordered)
-    follow(Client(scenario.admin.url, scenario.consumer.token), ordered["id"])
+    follow(Client(scenario.admin.url, scenario.consumer.token), ordered["id"], inf)
     output = capsys.readouterr().out
     assert output.count("The job starts when agent") == 1
     assert f"`mainstay jobs cancel {job['id'][:8]}` cancels it" in output

@@ -261,7 +261,7 @@ def test_an_apply_waits_for_its_jobs_and_names_those_that_fail(
         assert json.loads(apply(shell, scenario.consumer, file, "--json").stdout)["jobs"] == []
     # Without an agent at work.
     file = write(tmp_path, text.replace("cpu: 1}}\n      bad", "cpu: 3}}\n      bad"))
-    late = apply(shell, scenario.consumer, file, "--timeout", "1s", code=124)
+    late = apply(shell, scenario.consumer, file, "--timeout", "1s", code=4)
     assert f"update of {consumer} / team / good did not finish in time and continues: `mainstay watch" in late.stderr
     file = write(tmp_path, f"orders:\n  {consumer}:\n    team:\n      third: {{type: {kind['name']}}}\n")
     left = apply(shell, scenario.consumer, file, "--no-wait").stdout

@@ -2,7 +2,7 @@
 
 mainstay do shop stop; mainstay do shop update -p cpu=8; mainstay do shop delete
 `update` without options brings the service to the latest version of its blueprint; --to VERSION chooses the version.
-SERVICE is a name, an id or an id prefix. Exit code: 0 success, 1 the job failed, 2 the request was refused, 124 the job
+SERVICE is a name, an id or an id prefix. Exit code: 0 success, 1 the job failed, 2 the request was refused, 4 the job
 did not finish within --timeout."""
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The service type determines how values are read; lists and objects are JSON or YAML, a reference accepts the name of a
 service. All faults are reported at once. An admin names the customer with --for.
 A name that a living service of the customer has is refused: --another orders a second service with the name.
-Exit code: 0 success, 1 the job failed, 2 the request was refused, 124 the job did not finish within --timeout."""
+Exit code: 0 success, 1 the job failed, 2 the request was refused, 4 the job did not finish within --timeout."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ mention stays as it is. --prune deletes what is missing, only in kinds that occu
 --prune-orders; it asks for the number of deletions. Secrets are never exported: {keep: true} leaves them alone, {file: F}
 and {env: NAME} are sent at a creation, and with --set-secrets.
 `apply` waits for the jobs of the orders that it creates, changes or deletes; --no-wait does not.
-Exit code: 0 success, 1 faults, a job failed or the server is unreachable, 2 wrong usage, 124 a job did not finish within
+Exit code: 0 success, 1 faults, a job failed or the server is unreachable, 2 wrong usage, 4 a job did not finish within
 --timeout; `plan --detailed-exitcodes`: 2 if something would change."""
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class _Run(Struct):
             print_started(jobs, will_wait=arguments.wait)
         exit_code = 0
         if arguments.wait:
-            followed = follow_all(self._client, jobs, quiet=arguments.json, timeout_seconds=arguments.timeout)
+            followed = follow_all(self._client, jobs, arguments.timeout, quiet=arguments.json)
             for job, result in zip(jobs, followed, strict=True):
                 if result.job is not None:
                     job.update(

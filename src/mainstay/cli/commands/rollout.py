@@ -3,19 +3,23 @@
 `rollout list` lists roll-outs, `rollout status ROLLOUT` shows one and follows it, `rollout pause|resume|abort ROLLOUT`
 change it, `rollout versions TYPE` counts the services on each version. The next wave starts when every service of the
 last one has ended; at --max-failures failed runs the roll-out stops. All of this is for admins. Exit code: 0 completed,
-1 stopped, aborted or with failed services, 2 refused, 124 not finished within --timeout."""
+1 stopped, aborted or with failed services, 2 refused, 4 not finished within --timeout."""
 
 from __future__ import annotations
 
 import sys
-import time
-from math import inf
+from functools import partial
 
-from mainstay.agent.client import Unreachable
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, connected, find_rollout, find_type, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.job_progress import EXIT_TIMEOUT, ProgressOutput, ServerContact, add_timeout_option
+from mainstay.cli.remote.job_progress import (
+    EXIT_TIMEOUT,
+    ProgressOutput,
+    Waiting,
+    add_timeout_option,
+    follow_until_ended,
+)
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import (
     BAD,
@@ -53,7 +57,6 @@ COLOURS = {
 ACTIVE = ("Running",)
 WAITING = ("Paused", "Stopped")
 OPEN = (*ACTIVE, *WAITING)
-DELAY_SECONDS = 0.5
 SHOWN_ITEMS = 20
 MAX_VERSIONS = 1000
 UNENDED = ("waiting", "running")
@@ -166,7 +169,13 @@ def _confirm_deletion(client: Client, kind: Mapping[str, Any]) -> None:
 def _follow_or_report(client: Client, rollout: Any, arguments: argparse.Namespace, *, follows: bool) -> int:
     timed_out = False
     if follows:
-        rollout, timed_out = _follow(client, rollout, quiet=arguments.json, timeout_seconds=arguments.timeout)
+        command = f"mainstay rollout status {short_id(rollout['id'])}"
+        rollout, timed_out = follow_until_ended(
+            Waiting(arguments.timeout, "the roll-out continues", command, arguments.json),
+            partial(client.get, f"/rollouts/{rollout['id']}"),
+            _has_ended,
+            _show_progress,
+        )
     items = list_items(client, f"/rollouts/{rollout['id']}/items", {"status": ["Failed", "Skipped"]}, SHOWN_ITEMS + 1)
     if arguments.json:
         print_json({**rollout, "failedOrSkipped": items[:SHOWN_ITEMS]})
@@ -188,26 +197,15 @@ def _planned_items(client: Client, rollout: Mapping[str, Any]) -> list[Any]:
     return sorted(items, key=lambda item: (item["wave"], item["service"]["name"]))
 
 
-def _follow(client: Client, rollout: Any, *, quiet: bool, timeout_seconds: float | None) -> tuple[Any, bool]:
-    """Polls until the roll-out has ended, or waits for an admin and no item runs. Returns it, and whether time is up."""
-    screen = ProgressOutput(quiet=quiet)
-    deadline = inf if timeout_seconds is None else time.monotonic() + timeout_seconds
-    contact = ServerContact(screen, deadline)
-    try:
-        while True:
-            if rollout["status"] not in ACTIVE and not rollout["items"]["running"]:
-                return rollout, False
-            if time.monotonic() >= deadline:
-                return rollout, True
-            screen.update(_progress_line(rollout, live=screen.live))
-            time.sleep(DELAY_SECONDS)
-            try:
-                rollout = contact.read(client.get, f"/rollouts/{rollout['id']}")
-            except Unreachable:
-                if time.monotonic() < deadline:
-                    raise
-    finally:
-        screen.clear()
+def _has_ended(rollout: Mapping[str, Any]) -> bool:
+    """Also when it waits for an admin."""
+    return rollout["status"] not in ACTIVE and not rollout["items"]["running"]
+
+
+def _show_progress(screen: ProgressOutput, rollout: Mapping[str, Any]) -> object:
+    if not _has_ended(rollout):
+        screen.update(_progress_line(rollout, live=screen.live))
+    return rollout["items"]
 
 
 def _progress_line(rollout: Mapping[str, Any], *, live: bool) -> str:

@@ -1,4 +1,5 @@
-"""Follows the jobs of a service: a line updated in place on a terminal, a line per change in a pipe."""
+"""Follows jobs, and whatever else takes time on the server: a line updated in place on a terminal, a line per change in
+a pipe. All commands that wait share `follow_until_ended`: how long, what Ctrl-C does, and which command goes on."""
 
 from __future__ import annotations
 
@@ -6,11 +7,10 @@ import os
 import sys
 import time
 from collections import deque
-from contextlib import contextmanager
 from math import inf
 
 from mainstay.agent.client import RateLimited, Unreachable
-from mainstay.cli.main import print_error, print_json
+from mainstay.cli.main import parse_seconds, print_error, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, short_id
 from mainstay.cli.views.run_display import Palette, indented, printable
 from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_bar, terminal_width, truncate
@@ -19,7 +19,7 @@ from mainstay.foundation import Struct
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from mainstay.agent.client import Client
@@ -31,8 +31,8 @@ RECONNECT_SECONDS = 120.0
 HINT_SECONDS = 10.0
 # Requests between two pauses, when many jobs are followed.
 MAX_READS_AT_ONCE = 10
-# As of timeout(1).
-EXIT_TIMEOUT = 124
+EXIT_TIMEOUT = 4
+TIMEOUT_VARIABLE, DEFAULT_TIMEOUT = "MAINSTAY_TIMEOUT", "10m"
 AGENT_WORDS = {"New": "offline", "Disconnected": "offline", "Disabled": "disabled"}
 
 
@@ -94,12 +94,15 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
     add_timeout_option(parser)
 
 
-def add_timeout_option(parser: argparse.ArgumentParser) -> None:
+def add_timeout_option(parser: argparse.ArgumentParser, *, default: str | None = "") -> None:
+    """argparse parses a default that is a text: an unfit variable is refused before anything is sent."""
     parser.add_argument(
         "--timeout",
         metavar="DURATION",
         type=_duration,
-        help=f"stop waiting after this time, such as 10m, with exit code {EXIT_TIMEOUT}; the job continues",
+        default=default,
+        help=f"stop waiting after this time, with exit code {EXIT_TIMEOUT}; nothing is cancelled; 0 waits for ever"
+        f" (default: {TIMEOUT_VARIABLE}, else {DEFAULT_TIMEOUT})",
     )
 
 
@@ -108,92 +111,140 @@ def _duration(text: str) -> float:
 
     from mainstay.converge.value_kinds import Unfit, parse_duration
 
+    if not text:
+        return default_timeout_seconds()
     try:
-        return parse_duration(text)
+        return inf if text == "0" else parse_duration(text)
     except Unfit as error:
         raise ArgumentTypeError(str(error)) from None
 
 
-def follow(
-    client: Client,
-    service_id: str,
-    *,
-    run_id: str | None = None,
-    quiet: bool = False,
-    forever: bool = False,
-    timeout_seconds: float | None = None,
-) -> FollowResult:
-    """Polls until the run has finished; without `run_id` until no job is active; with `forever` until Ctrl-C.
-
-    Neither Ctrl-C nor the timeout affects the run."""
-    deadline = _deadline(timeout_seconds)
-    # Only this run: others may start more jobs after it.
-    filters = {"serviceId": service_id} if run_id is None else {"runId": run_id}
-    hint = "" if forever else f"the job continues; follow it with `mainstay watch {short_id(service_id)}`"
-    with _progress_output(hint, quiet=quiet) as screen:
-        return _poll(client, service_id, filters, screen, forever=forever, deadline=deadline)
+def default_timeout_seconds() -> float:
+    text = os.environ.get(TIMEOUT_VARIABLE) or DEFAULT_TIMEOUT
+    return inf if text == "0" else parse_seconds(text, TIMEOUT_VARIABLE)
 
 
-def _deadline(timeout_seconds: float | None) -> float:
-    return inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+class Waiting(Struct):
+    """How long a command follows something, and how the user goes on when the command stops before the end."""
+
+    timeout_seconds: float
+    # What goes on without the command, such as "the job continues", and the command that shows it; both are empty if
+    # Ctrl-C is the way to end this one.
+    continues: str
+    command: str
+    quiet: bool = False
+    # Until Ctrl-C, whatever ends meanwhile. A server that is away for long does not end it either.
+    forever: bool = False
+
+    def hint(self) -> str:
+        return f"{self.continues}; follow it with `{self.command}`"
 
 
-@contextmanager
-def _progress_output(hint: str, *, quiet: bool) -> Iterator[ProgressOutput]:
-    """Ctrl-C prints the hint, if there is one: how to go on."""
-    screen = ProgressOutput(quiet=quiet)
+def follow_until_ended(
+    waiting: Waiting,
+    read: Callable[[], Any],
+    ended: Callable[[Any], bool],
+    show: Callable[[ProgressOutput, Any], object],
+) -> tuple[Any, bool]:
+    """Polls; returns what was read last, and whether the time is up. Neither that nor Ctrl-C cancels anything.
+
+    `show` prints what was read and returns what it depends on: while that is equal, polls become rarer."""
+    screen, deadline = ProgressOutput(quiet=waiting.quiet), time.monotonic() + waiting.timeout_seconds
+    contact = ServerContact(screen, deadline, forever=waiting.forever)
+    pause, seen, found = MIN_DELAY_SECONDS, object(), None
     try:
-        yield screen
+        while True:
+            try:
+                found = contact.read(read)
+            except Unreachable:
+                if found is None or time.monotonic() < deadline:
+                    raise
+            else:
+                state: object = show(screen, found)
+                if ended(found) and not waiting.forever:
+                    return found, False
+            if time.monotonic() >= deadline:
+                _report_timeout(screen, waiting)
+                return found, True
+            pause = MIN_DELAY_SECONDS if state != seen else min(pause * 1.5, MAX_DELAY_SECONDS)
+            seen = state
+            time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
     except KeyboardInterrupt:
         screen.clear()
-        if hint and not quiet:
-            print_error(hint)
+        if waiting.command:
+            print_error(waiting.hint())
         raise
     finally:
         screen.clear()
 
 
-def _poll(
+def _report_timeout(screen: ProgressOutput, waiting: Waiting) -> None:
+    if not waiting.command:
+        return
+    hint = waiting.hint()
+    text = f"Timed out. {hint[0].upper()}{hint[1:]}."
+    if screen.quiet:
+        # Standard output is for the document.
+        print_error(text)
+    else:
+        screen.print_line(f"{screen.last}\n  {text}" if screen.live else f"  {text}")
+
+
+def follow(
     client: Client,
     service_id: str,
-    filters: Mapping[str, str],
-    screen: ProgressOutput,
+    timeout_seconds: float,
     *,
-    forever: bool,
-    deadline: float,
+    job_id: str | None = None,
+    quiet: bool = False,
+    forever: bool = False,
 ) -> FollowResult:
-    pause = MIN_DELAY_SECONDS
-    seen: object = None
-    contact = ServerContact(screen, deadline, forever=forever)
-    finished: set[str] = set()
-    hinted: set[str] = set()
-    waiting_since = time.monotonic()
-    while True:
-        found: FollowResult = contact.read(_read, client, service_id, filters)
+    """Polls until the run of the job has finished; without `job_id` until no job is active; with `forever` until Ctrl-C."""
+    command = "" if forever else f"mainstay watch {short_id(service_id)}"
+    waiting = Waiting(timeout_seconds, "the job continues", command, quiet, forever)
+    shown = _ShownJobs(forever=forever)
+    filters = {"serviceId": service_id}
+
+    def read() -> FollowResult:
+        if job_id is not None and "runId" not in filters:
+            # Only this run: others may start more jobs after it.
+            run_id = client.get(f"/jobs/{job_id}")["runId"]
+            filters.clear()
+            filters["runId"] = run_id
+        return _read(client, service_id, filters)
+
+    found: FollowResult = follow_until_ended(waiting, read, lambda found: not _is_active(found.job), shown.show)[0]
+    return found
+
+
+class _ShownJobs:
+    """What is printed of the jobs of one service."""
+
+    def __init__(self, *, forever: bool) -> None:
+        self._forever = forever
+        self._is_first = True
+        self._finished: set[str] = set()
+        self._hinted: set[str] = set()
+        self._waiting_since = time.monotonic()
+
+    def show(self, screen: ProgressOutput, found: FollowResult) -> object:
         job = found.job
-        if job is not None and job["id"] not in finished and not _is_active(job):
-            if seen is not None or not forever:
+        if job is not None and job["id"] not in self._finished and not _is_active(job):
+            if not (self._is_first and self._forever):
                 screen.print_line(_finished_line(screen.palette, found))
-            finished.add(job["id"])
-        if not forever and not _is_active(job):
+            self._finished.add(job["id"])
+        self._is_first = False
+        if not self._forever and not _is_active(job):
             if job is None:
                 screen.print_line(_current_line(screen, found))
-            return found
-        if time.monotonic() >= deadline:
-            line = _timeout_line(screen, found)
-            if line:
-                screen.print_line(line)
-            return found
+            return None
         if job is None or not _is_agent_offline(found):
-            waiting_since = time.monotonic()
-        elif job["id"] not in hinted and time.monotonic() - waiting_since > HINT_SECONDS:
-            hinted.add(job["id"])
+            self._waiting_since = time.monotonic()
+        elif job["id"] not in self._hinted and time.monotonic() - self._waiting_since > HINT_SECONDS:
+            self._hinted.add(job["id"])
             screen.print_line(_hint(found))
         screen.update(_current_line(screen, found))
-        state = (found.service["version"], None if job is None else (job["id"], job["status"], job["progress"]))
-        pause = MIN_DELAY_SECONDS if state != seen else min(pause * 1.5, MAX_DELAY_SECONDS)
-        seen = state
-        time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
+        return found.service["version"], None if job is None else (job["id"], job["status"], job["progress"])
 
 
 class ServerContact(Struct):
@@ -233,75 +284,68 @@ class ServerContact(Struct):
 
 
 def follow_all(
-    client: Client, jobs: Sequence[Mapping[str, str]], *, quiet: bool, timeout_seconds: float | None
+    client: Client, jobs: Sequence[Mapping[str, str]], timeout_seconds: float, *, quiet: bool
 ) -> list[FollowResult]:
     """Polls until the runs of all jobs have finished, each with `serviceId` and `runId`. The results are in the order of
-    the jobs, and of those that the timeout left active as last read. Neither Ctrl-C nor the timeout affects the runs."""
-    with _progress_output("the jobs continue; `mainstay jobs` lists them", quiet=quiet) as screen:
-        return _JobGroup(client, jobs, screen, _deadline(timeout_seconds)).poll()
+    the jobs, and of those that the timeout left active as last read."""
+    return _JobGroup(client, jobs).follow(Waiting(timeout_seconds, "the apply continues", "mainstay jobs", quiet))
 
 
 class _JobGroup:
     """Jobs of several services, which are read in turns: one that waits for its agent does not hide the others."""
 
-    def __init__(
-        self, client: Client, jobs: Sequence[Mapping[str, str]], screen: ProgressOutput, deadline: float
-    ) -> None:
+    def __init__(self, client: Client, jobs: Sequence[Mapping[str, str]]) -> None:
         self._client = client
         self._jobs = jobs
-        self._screen = screen
-        self._deadline = deadline
-        self._contact = ServerContact(screen, deadline)
         self._found: dict[int, FollowResult] = {}
         self._lines: dict[int, str] = {}
         self._active = deque(range(len(jobs)))
         self._offline_since: dict[int, float] = {}
         self._hinted: set[str] = set()
 
-    def poll(self) -> list[FollowResult]:
-        pause, deadline = MIN_DELAY_SECONDS, self._deadline
-        while self._active:
-            has_changed = False
-            for _ in range(min(len(self._active), MAX_READS_AT_ONCE)):
-                number = self._active.popleft()
-                self._found[number] = self._contact.read(self._read_job, number)
-                has_changed |= self._show(number)
-                if _is_active(self._found[number].job):
-                    self._active.append(number)
-            if time.monotonic() >= deadline:
-                break
-            pause = MIN_DELAY_SECONDS if has_changed else min(pause * 1.5, MAX_DELAY_SECONDS)
-            if self._active:
-                time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
+    def follow(self, waiting: Waiting) -> list[FollowResult]:
+        follow_until_ended(waiting, self._read_some, lambda _: not self._active, self._show_some)
         for number in self._active:
             if number not in self._found:
-                self._found[number] = self._contact.read(self._read_job, number)
+                self._found[number] = self._read_job(number)
         return [self._found[number] for number in range(len(self._jobs))]
+
+    def _read_some(self) -> list[int]:
+        """The numbers of the jobs that it read."""
+        numbers = list(self._active)[:MAX_READS_AT_ONCE]
+        for number in numbers:
+            self._found[number] = self._read_job(number)
+        return numbers
+
+    def _show_some(self, screen: ProgressOutput, numbers: Sequence[int]) -> object:
+        for number in numbers:
+            self._active.popleft()
+            self._show(screen, number)
+            if _is_active(self._found[number].job):
+                self._active.append(number)
+        return len(self._active), tuple(self._lines.values())
 
     def _read_job(self, number: int) -> FollowResult:
         job = self._jobs[number]
         return _read(self._client, job["serviceId"], {"runId": job["runId"]})
 
-    def _show(self, number: int) -> bool:
-        """Whether something is new."""
-        screen, found = self._screen, self._found[number]
+    def _show(self, screen: ProgressOutput, number: int) -> None:
+        found = self._found[number]
         if found.job is None or not _is_active(found.job):
             screen.print_line(
                 _current_line(screen, found) if found.job is None else _finished_line(screen.palette, found)
             )
-            return True
-        self._hint_about_offline_agent(number)
+            return
+        self._hint_about_offline_agent(screen, number)
         line = _current_line(screen, found)
-        is_new = line != self._lines.get(number)
-        self._lines[number] = line
         if screen.live:
             done = len(self._jobs) - len(self._active) - 1
             screen.update(f"{done} of {len(self._jobs)} finished; {line}")
-        elif is_new:
+        elif line != self._lines.get(number):
             screen.print_line(line)
-        return is_new
+        self._lines[number] = line
 
-    def _hint_about_offline_agent(self, number: int) -> None:
+    def _hint_about_offline_agent(self, screen: ProgressOutput, number: int) -> None:
         """Once for each agent: many jobs may wait for it."""
         found, now = self._found[number], time.monotonic()
         if not _is_agent_offline(found):
@@ -311,17 +355,7 @@ class _JobGroup:
         agent = found.service["agent"]["id"]
         if agent not in self._hinted and now - since > HINT_SECONDS:
             self._hinted.add(agent)
-            self._screen.print_line(_hint(found))
-
-
-def _timeout_line(screen: ProgressOutput, found: FollowResult) -> str:
-    line = _current_line(screen, found)
-    # In a pipe the same line may be printed already.
-    lines = [] if line == screen.last and not screen.live else [line]
-    if _is_active(found.job):
-        follow_up = f"`mainstay watch {short_id(found.service['id'])}`"
-        lines.append(f"  Timed out. The job continues; follow it with {follow_up}.")
-    return "\n".join(lines)
+            screen.print_line(_hint(found))
 
 
 def _read(client: Client, service_id: str, filters: Mapping[str, str]) -> FollowResult:
@@ -408,9 +442,7 @@ def follow_or_report(client: Client, service: Any, action: str, arguments: argpa
         # The active job belongs to another request.
         job = None
     if job is not None and arguments.wait:
-        contact = ServerContact(ProgressOutput(quiet=as_json), inf)
-        run_id = contact.read(client.get, f"/jobs/{job['id']}")["runId"]
-        followed = follow(client, service["id"], run_id=run_id, quiet=as_json, timeout_seconds=arguments.timeout)
+        followed = follow(client, service["id"], arguments.timeout, job_id=job["id"], quiet=as_json)
         if as_json:
             _print_outcome(followed)
         return followed.exit_code
