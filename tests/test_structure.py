@@ -33,7 +33,7 @@ BUDGET = {
     ".": 1,
     "agent": 2590,
     "blueprints": 1970,
-    "cli": 10530,
+    "cli": 10380,
     "control": 1110,
     "control/api": 3400,
     "control/domain": 4780,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from contextlib import contextmanager
 
 from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds, print_error, print_json, print_pieces
@@ -17,7 +18,6 @@ from mainstay.foundation.yaml.scalars import LONGEST_NUMBER, TOO_MANY_DIGITS, co
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator
     from typing import Any
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
 
     from mainstay.control.settings import ServerSettings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from mainstay.cli.main import CommandRefused
@@ -22,8 +23,6 @@ from mainstay.cli.systemd_units import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-
     from mainstay.foundation.yaml.scalars import Node
 
 NAME = "mainstay-server"

@@ -4,9 +4,10 @@ A command with a `shown` verb also accepts a name in its place: `mainstay pools 
 
 from __future__ import annotations
 
+import argparse
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Sequence
     from typing import Any
 

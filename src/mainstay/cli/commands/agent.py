@@ -7,6 +7,7 @@ user."""
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds
@@ -14,8 +15,6 @@ from mainstay.cli.remote.connection_options import add_connection_options, check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-
     from mainstay.foundation.yaml.scalars import Node
 
 SUMMARY = "run the agent on this host"

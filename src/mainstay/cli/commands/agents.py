@@ -15,6 +15,11 @@ living services. `agents install-command` is for agents of other programs, whose
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, add_list_option, print_json
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
@@ -29,16 +34,7 @@ from mainstay.cli.remote.enrolment_codes import (
 from mainstay.cli.remote.install_commands import configure_install_command, install_command
 from mainstay.cli.remote.removal import print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
-from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, print_table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
+from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, Cell, age, print_table
 
 SUMMARY = "list, add, change, disable or remove agents, or decide whom they serve"
 GROUP = "many hosts"

@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 a resource failed, 2 wrong usage or the manifest does n
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from mainstay.cli.local_run import (
@@ -20,8 +21,6 @@ from mainstay.cli.main import CommandRefused, add_list_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-
     from mainstay.converge.run import RunRequest
 
 SUMMARY = "apply a manifest to this host"

@@ -10,6 +10,7 @@ Exit code: 0 success, 1 faults were found or the server is unreachable, 2 the re
 
 from __future__ import annotations
 
+import argparse
 import os
 from contextlib import ExitStack, contextmanager
 
@@ -20,7 +21,6 @@ from mainstay.cli.views.tables import GOOD, age, print_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator
     from typing import Any
 

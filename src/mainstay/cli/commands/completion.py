@@ -6,11 +6,12 @@ The script calls `mainstay completion --words …`, which prints nothing if the 
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.main import CommandRefused, commands_by_group, load_command, make_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Sequence
     from typing import Any
 

@@ -7,20 +7,16 @@ network, as in `mainstay pools add`. `config-pools remove` removes a pool, or wi
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from mainstay.agent.client import Client
 from mainstay.cli.main import print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
-from mainstay.cli.views.tables import GOOD, age, format_value, print_table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
+from mainstay.cli.views.tables import GOOD, Cell, age, format_value, print_table
 
 SUMMARY = "list, show, fill or remove pools for the configuration of agents"
 GROUP = "operate"

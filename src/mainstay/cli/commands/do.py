@@ -7,9 +7,11 @@ did not finish within --timeout."""
 
 from __future__ import annotations
 
+import argparse
+from typing import Any
 from urllib.parse import quote
 
-from mainstay.agent.client import ServerRefusal
+from mainstay.agent.client import Client, ServerRefusal
 from mainstay.cli.main import CommandRefused, add_list_option, print_json
 from mainstay.cli.remote.connection import connected, error_text, find_service
 from mainstay.cli.remote.plan_options import (
@@ -24,13 +26,6 @@ from mainstay.cli.remote.property_options import add_property_options, has_prope
 from mainstay.cli.remote.service_types import members_of
 from mainstay.cli.views.run_display import printable
 from mainstay.foundation.suggestions import did_you_mean
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
-
-    from mainstay.agent.client import Client
 
 SUMMARY = "run an action on a service"
 GROUP = "order"

@@ -7,6 +7,7 @@ nothing is stuck, 1 something is stuck."""
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from mainstay.cli.main import CommandRefused
@@ -15,7 +16,6 @@ from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
     from typing import Any
 

@@ -10,12 +10,13 @@ once after each change. A secret is read from a file, or from standard input (-)
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.local_run import parse_lock_wait, run_and_report
 from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
     from mainstay.converge.contract import Property

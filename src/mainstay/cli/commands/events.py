@@ -6,24 +6,20 @@ server: exit code 0 intact, 1 changed, inserted or missing events, with the numb
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from mainstay.agent.client import Unreachable
+from mainstay.agent.client import Client, Unreachable
 from mainstay.cli.main import print_json
 from mainstay.cli.remote.connection import connected, find_service, list_items, print_warning, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.event_chain import verify
 from mainstay.cli.views.run_display import Palette, printable
 from mainstay.cli.views.tables import BAD, BOLD, BUSY, DIM, GOOD, format_value, local_time, terminal_width, truncate
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
 
 SUMMARY = "list, follow or verify events"
 GROUP = "operate"
@@ -65,8 +61,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     with connected(arguments) as client:
         if arguments.verb == "verify":
-            from mainstay.cli.remote.event_chain import verify
-
             return verify(client, as_json=arguments.json)
         entity_ids = _entity_ids(client, arguments.service) if arguments.service else None
         query: dict[str, object] = {"sort": "-sequenceNumber"}

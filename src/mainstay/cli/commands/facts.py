@@ -4,12 +4,10 @@ mainstay facts os.family"""
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.local_run import EXIT_FAILED, add_fact_options, exit_on_faults, facts_layers
 from mainstay.cli.main import CommandRefused, print_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 SUMMARY = "print the facts of this host"
 GROUP = "this host"

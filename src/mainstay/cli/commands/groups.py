@@ -5,18 +5,15 @@ An order without a group goes to the group `default` of its customer, which the 
 
 from __future__ import annotations
 
+import argparse
+
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import find_named, list_items
 from mainstay.cli.remote.noun_verbs import NounVerbs
 from mainstay.cli.remote.removal import print_outcome
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.nouns.service_groups import NOUN
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
-    from mainstay.agent.client import Client
 
 SUMMARY = "list, add, rename or remove service groups"
 GROUP = "order"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.local_run import EXIT_FAILED
 from mainstay.cli.main import CommandRefused, add_limit_option, print_json, print_pieces
 from mainstay.cli.views.reports import print_report
@@ -9,7 +11,6 @@ from mainstay.cli.views.run_display import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
     from typing import Any
 

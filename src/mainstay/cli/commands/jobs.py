@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, add_limit_option, print_json
 from mainstay.cli.remote.connection import connected, find_job, find_service, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import cancel_note, progress_text
 from mainstay.cli.views.reports import print_host_report
 from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, age, elapsed, local_time, print_fields, print_table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
+from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, Cell, age, elapsed, local_time, print_fields, print_table
 
 SUMMARY = "list jobs, show or cancel one"
 GROUP = "order"

@@ -7,9 +7,11 @@ The environment variables MAINSTAY_URL and MAINSTAY_TOKEN take precedence over t
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
+from mainstay.agent.client import Client
 from mainstay.cli.documents import read_text
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.addresses import read_url
@@ -25,12 +27,6 @@ from mainstay.cli.remote.connection_options import add_connection_options
 from mainstay.cli.secret_input import prompt_secret, without_last_newline
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import local_time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
-    from mainstay.agent.client import Client
 
 SUMMARY = "log in to a control plane"
 GROUP = "order"

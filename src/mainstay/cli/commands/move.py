@@ -6,16 +6,14 @@ copied: the blueprint must say `movable: true`. Exit codes are those of `mainsta
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.agent.client import ServerRefusal
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import connected, error_text, find_agent, find_service
 from mainstay.cli.remote.plan_options import add_order_options, finish_order, is_forecast, send_order
 from mainstay.cli.remote.service_types import members_of
 from mainstay.cli.views.run_display import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 SUMMARY = "move a service to another agent"
 GROUP = "operate"

@@ -6,13 +6,11 @@ mainstay open --print"""
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.main import CommandRefused, print_error
 from mainstay.cli.remote.connection import URL_VARIABLE, connected, find_service, read_login
 from mainstay.cli.remote.connection_options import add_connection_options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 SUMMARY = "open the pages in a browser"
 GROUP = "order"

@@ -6,13 +6,11 @@ Option types are shared by all providers and written by admins: `options types`,
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.remote.noun_verbs import NounVerbs
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.nouns import service_option_types, service_options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 SUMMARY = "list, add, change or remove service options and their types"
 GROUP = "operate"

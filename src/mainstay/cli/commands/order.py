@@ -7,10 +7,13 @@ Exit code: 0 success, 1 the job failed, 2 the request was refused, 4 the job did
 
 from __future__ import annotations
 
+import argparse
 import time
+from collections.abc import Mapping
+from typing import Any
 from uuid import uuid4
 
-from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.agent.client import Client, ServerRefusal, Unreachable
 from mainstay.cli.main import CommandRefused, add_list_option
 from mainstay.cli.remote.connection import (
     EXIT_FAILED,
@@ -30,14 +33,6 @@ from mainstay.cli.remote.connection import (
 from mainstay.cli.remote.plan_options import add_order_options, finish_order, is_forecast, send_order
 from mainstay.cli.remote.property_options import add_property_options, read_properties
 from mainstay.cli.remote.service_types import members_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
 
 SUMMARY = "order a service"
 GROUP = "order"

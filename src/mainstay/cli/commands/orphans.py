@@ -6,23 +6,18 @@ orphan keeps its pool values, its instance id and its secrets."""
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Mapping
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import connected, find_orphan, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.reports import print_host_report
 from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, age, local_time, print_fields, print_table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
+from mainstay.cli.views.tables import BAD, Cell, age, local_time, print_fields, print_table
 
 SUMMARY = "list what forced deletes and moves left on hosts, show or forget one"
 GROUP = "operate"

@@ -6,6 +6,10 @@ A disabled participant and its agents are refused by the server (403) until it i
 
 from __future__ import annotations
 
+import argparse
+from typing import Any
+
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import find_named, list_items
 from mainstay.cli.remote.new_tokens import add_token_options, show_token, token_body
@@ -13,13 +17,6 @@ from mainstay.cli.remote.noun_verbs import NounVerbs
 from mainstay.cli.remote.removal import print_outcome
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.nouns.participants import NOUN
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
-
-    from mainstay.agent.client import Client
 
 SUMMARY = "list, add, change, disable or remove participants"
 GROUP = "operate"

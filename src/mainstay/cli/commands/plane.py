@@ -11,27 +11,35 @@ Exit code: 0 success, 1 faults, a job failed or the server is unreachable, 2 wro
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from argparse import ArgumentTypeError, BooleanOptionalAction
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from mainstay.cli.main import CommandRefused, print_error
+from mainstay.agent.client import Client, ServerRefusal, Unreachable
+from mainstay.cli.documents import read_document, read_text
+from mainstay.cli.main import CommandRefused, print_error, print_json
+from mainstay.cli.plane.difference import Difference, find_difference
+from mainstay.cli.plane.entries import PlaneFault
+from mainstay.cli.plane.export import export_document, write_yaml
+from mainstay.cli.plane.files import PlaneContent, kind_in_file, place_faults, read_plane
 from mainstay.cli.plane.kinds import KINDS
+from mainstay.cli.plane.properties import ENVIRONMENT, FILE
+from mainstay.cli.plane.requests import PlaneRequests, SecretMissing, build_requests
+from mainstay.cli.plane.server_faults import find_server_faults
+from mainstay.cli.plane.snapshot import read_snapshot
+from mainstay.cli.remote.connection import connected
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.job_progress import add_timeout_option
+from mainstay.cli.remote.job_progress import add_timeout_option, follow_all
+from mainstay.cli.secret_input import without_last_newline
+from mainstay.cli.views.plane import plan_document, print_outcome, print_plan, print_started
+from mainstay.cli.views.run_display import print_faults
 from mainstay.foundation import Struct
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.plane.difference import Difference
-    from mainstay.cli.plane.entries import PlaneFault
-    from mainstay.cli.plane.files import PlaneContent
-    from mainstay.cli.plane.requests import PlaneRequests
-    from mainstay.foundation.faults import Fault
+from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.suggestions import did_you_mean
 
 SUMMARY = "keep a whole control plane in files: export, plan, apply"
 GROUP = "operate"
@@ -42,8 +50,6 @@ MAX_SHOWN_FAULTS = 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from argparse import BooleanOptionalAction
-
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="export|plan|apply")
     export = verbs.add_parser("export", help="write the plane of the server to a file", allow_abbrev=False)
     export.add_argument("file", metavar="FILE", nargs="?", help="file to write (default: standard output)")
@@ -75,10 +81,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _kinds_option(text: str) -> list[str]:
-    from argparse import ArgumentTypeError
-
-    from mainstay.foundation.suggestions import did_you_mean
-
     names = [name for name in text.split(",") if name]
     for name in names:
         if name not in KINDS:
@@ -87,8 +89,6 @@ def _kinds_option(text: str) -> list[str]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.remote.connection import connected
-
     arguments.kinds = [name for names in arguments.only for name in names] or list(KINDS)
     if arguments.verb == "export":
         with connected(arguments) as client:
@@ -105,10 +105,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _export(client: Client, arguments: argparse.Namespace) -> int:
-    from mainstay.cli.main import print_json
-    from mainstay.cli.plane.export import export_document, write_yaml
-    from mainstay.cli.plane.snapshot import read_snapshot
-
     snapshot = read_snapshot(client, orders="orders" in arguments.kinds)
     document = export_document(snapshot, arguments.kinds)
     if arguments.file is None or arguments.file == "-":
@@ -145,8 +141,6 @@ class _Run(Struct):
     _arguments: argparse.Namespace
 
     def run(self) -> int:
-        from mainstay.agent.client import ServerRefusal, Unreachable
-
         content = _read_files(self._arguments)
         if content.unreadable:
             # Names that they may define would be faults of what refers to them.
@@ -167,11 +161,6 @@ class _Run(Struct):
 
     def _compare(self, content: PlaneContent, faults: Sequence[PlaneFault]) -> _PlanePlan:
         """Compares the files with the server, and tries the requests there. `faults`: of the files alone."""
-        from mainstay.cli.plane.difference import find_difference
-        from mainstay.cli.plane.requests import build_requests
-        from mainstay.cli.plane.server_faults import find_server_faults
-        from mainstay.cli.plane.snapshot import read_snapshot
-
         arguments = self._arguments
         snapshot = read_snapshot(self._client, orders="orders" in content.kinds)
         found = find_difference(
@@ -197,10 +186,6 @@ class _Run(Struct):
         return results
 
     def _report(self, faults: Sequence[PlaneFault], unreadable: Sequence[Fault] = ()) -> int:
-        from mainstay.cli.main import print_json
-        from mainstay.cli.plane.files import place_faults
-        from mainstay.cli.views.run_display import print_faults
-
         files = {file: number for number, file in enumerate(self._arguments.files)}
         found = sorted(
             [*unreadable, *place_faults(faults)],
@@ -213,9 +198,6 @@ class _Run(Struct):
         return EXIT_FAULTS
 
     def _show(self, found: Difference) -> int:
-        from mainstay.cli.main import print_json
-        from mainstay.cli.views.plane import plan_document, print_plan
-
         if self._arguments.json:
             print_json(plan_document(found))
         else:
@@ -223,9 +205,6 @@ class _Run(Struct):
         return EXIT_CHANGES if found.steps and self._arguments.detailed_exitcodes else 0
 
     def _apply(self, found: Difference, built: PlaneRequests, revision: int) -> int:
-        from mainstay.cli.main import print_json
-        from mainstay.cli.views.plane import plan_document, print_plan
-
         arguments = self._arguments
         if not arguments.json:
             print_plan(found)
@@ -242,8 +221,6 @@ class _Run(Struct):
         return self._follow(found, jobs)
 
     def _send(self, built: PlaneRequests, revision: int) -> Any:
-        from mainstay.agent.client import ServerRefusal, Unreachable
-
         try:
             body = {"requests": built.requests, "ifRevision": revision}
             return self._client.post("/batch", body, timeout_seconds=BATCH_SECONDS)
@@ -262,10 +239,6 @@ class _Run(Struct):
 
     def _follow(self, found: Difference, jobs: Sequence[dict[str, Any]]) -> int:
         """Waits for the jobs of the batch, unless --no-wait."""
-        from mainstay.cli.main import print_json
-        from mainstay.cli.remote.job_progress import follow_all
-        from mainstay.cli.views.plane import plan_document, print_outcome, print_started
-
         arguments = self._arguments
         if not arguments.json:
             print_started(jobs, will_wait=arguments.wait)
@@ -319,9 +292,6 @@ def _ask_for_number(deletions: int) -> None:
 
 
 def _read_files(arguments: argparse.Namespace) -> PlaneContent:
-    from mainstay.cli.documents import read_text
-    from mainstay.cli.plane.files import kind_in_file, read_plane
-
     if len(set(arguments.files)) < len(arguments.files):
         raise CommandRefused("a file is named twice")
     content = read_plane([(file, read_text(file)) for file in arguments.files])
@@ -332,10 +302,6 @@ def _read_files(arguments: argparse.Namespace) -> PlaneContent:
 
 def _pack_blueprints(content: PlaneContent) -> list[PlaneFault]:
     """Checks and packs the directories that the files name."""
-    from base64 import b64encode
-
-    from mainstay.cli.plane.entries import PlaneFault
-
     faults = []
     for (kind, _), entry in content.entries.items():
         directory = entry.attributes.get("directory") if kind == "blueprints" else None
@@ -359,8 +325,6 @@ def _pack(directory: str) -> dict[str, Any]:
     from mainstay.agent.blueprint import digest_of
     from mainstay.blueprints.bundle import pack
     from mainstay.blueprints.check import check_blueprint
-    from mainstay.cli.documents import read_document
-    from mainstay.foundation.faults import DoesNotLoad
 
     if not os.path.isdir(directory):
         raise CommandRefused(f"{directory} is not a directory")
@@ -385,10 +349,6 @@ def _pack(directory: str) -> dict[str, Any]:
 
 def _read_secret(directive: Mapping[str, Any], directory: str) -> str:
     """Raises `SecretMissing`. The value never appears in a message."""
-    from mainstay.cli.plane.properties import ENVIRONMENT, FILE
-    from mainstay.cli.plane.requests import SecretMissing
-    from mainstay.cli.secret_input import without_last_newline
-
     if ENVIRONMENT in directive:
         name = str(directive[ENVIRONMENT])
         value = os.environ.get(name)

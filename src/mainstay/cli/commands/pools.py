@@ -10,22 +10,18 @@ of any size. `pools remove POOL` removes a pool, with --value only these values;
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, print_json, whole_number
 from mainstay.cli.remote.connection import find_named, list_items, name_of, short_id
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
 from mainstay.cli.remote.removal import removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, format_value, print_table, progress_bar
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
+from mainstay.cli.views.tables import BAD, BUSY, GOOD, Cell, age, format_value, print_table, progress_bar
 
 SUMMARY = "list pools and their usage; show, fill, create or remove one"
 GROUP = "operate"

@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 a host failed, was unreachable or stopped, 2 nothing wa
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from contextlib import contextmanager
@@ -15,7 +16,6 @@ from mainstay.cli.main import CommandRefused, add_list_option, print_error, prin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
     from typing import Any
 

@@ -5,6 +5,8 @@ Templates that are rendered during the run are shown as written; sensitive value
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.local_run import (
     add_bundle_options,
     add_value_options,
@@ -13,10 +15,6 @@ from mainstay.cli.local_run import (
     value_layers,
 )
 from mainstay.cli.main import print_error, print_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 SUMMARY = "print a manifest as resolved on this host"
 GROUP = "this host"

@@ -4,15 +4,12 @@ The current file is backed up first, so a restore can be undone."""
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from mainstay.cli.local_run import EXIT_FAILED
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.views.run_display import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 SUMMARY = "restore a file from its backup"
 GROUP = "this host"

@@ -7,9 +7,14 @@ last one has ended; at --max-failures failed runs the roll-out stops. All of thi
 
 from __future__ import annotations
 
+import argparse
 import sys
+from argparse import BooleanOptionalAction
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, connected, find_rollout, find_type, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
@@ -25,21 +30,13 @@ from mainstay.cli.views.tables import (
     BAD,
     BUSY,
     GOOD,
+    Cell,
     age,
     local_time,
     print_fields,
     print_table,
     progress_bar,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
 
 SUMMARY = "roll out an action to all services of a type, or see and change roll-outs"
 GROUP = "operate"
@@ -63,8 +60,6 @@ UNENDED = ("waiting", "running")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from argparse import BooleanOptionalAction
-
     parser.add_argument(
         "what",
         metavar="TYPE|list|status|pause|resume|abort|versions",

@@ -11,6 +11,7 @@ or --facts, or the program. Values are given by files only, because every user c
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
@@ -43,7 +44,6 @@ from mainstay.converge.host.sources import is_url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from typing import Any
 
     from mainstay.foundation.yaml.scalars import Node

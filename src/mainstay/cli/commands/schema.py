@@ -5,11 +5,12 @@ The first line of a document names it: # yaml-language-server: $schema=manifest.
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.main import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from typing import Any
 
 SUMMARY = "print the JSON Schema of a kind of document"

@@ -10,6 +10,7 @@ MAINSTAY_… variables or --config."""
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from mainstay.cli.main import CommandRefused
@@ -17,8 +18,6 @@ from mainstay.cli.server_options import METAVARS, add_setting_options, read_sett
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-
     from mainstay.control.settings import ServerSettings
 
 SUMMARY = "run the control plane"

@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from mainstay.agent.client import Client
 from mainstay.cli.main import add_limit_option, add_list_option, print_json
 from mainstay.cli.remote.connection import connected, find_agent, find_named, find_type, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import progress_text
 from mainstay.cli.remote.service_types import lifecycle_of, state_names, terminal_states
-from mainstay.cli.views.tables import BAD, BUSY, GOOD, age, print_table
+from mainstay.cli.views.tables import BAD, BUSY, GOOD, Cell, age, print_table
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
+States = tuple[tuple[str, ...], tuple[str, ...]]
 
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
-
-    States = tuple[tuple[str, ...], tuple[str, ...]]
 
 SUMMARY = "list services"
 GROUP = "order"

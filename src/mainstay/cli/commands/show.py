@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from mainstay.cli.commands.jobs import print_jobs
 from mainstay.cli.main import print_json
@@ -10,15 +13,18 @@ from mainstay.cli.remote.connection import connected, find_service, name_of, sho
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.service_types import hide_secrets, members_of
 from mainstay.cli.views.run_display import Palette, diff_line, printable
-from mainstay.cli.views.tables import BAD, BOLD, BUSY, GOOD, age, local_time, print_fields, print_table, tree_lines
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.cli.views.tables import Cell
+from mainstay.cli.views.tables import (
+    BAD,
+    BOLD,
+    BUSY,
+    GOOD,
+    Cell,
+    age,
+    local_time,
+    print_fields,
+    print_table,
+    tree_lines,
+)
 
 SUMMARY = "show one service"
 GROUP = "order"

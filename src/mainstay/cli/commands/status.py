@@ -8,12 +8,13 @@ Exit code: 0 success, 1 at least one state could not be read; the others are sho
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.local_run import EXIT_FAILED
 from mainstay.cli.main import CommandRefused, print_error, print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
     from typing import Any, TypeVar
 

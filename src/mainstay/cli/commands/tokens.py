@@ -6,23 +6,18 @@ once; --output writes it to a file instead. `tokens revoke` ends a token at once
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
 from datetime import datetime, timezone
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_agent, find_named, find_participant_id, list_items, name_of, short_id
 from mainstay.cli.remote.new_tokens import add_token_file_option, add_token_options, show_token, token_body
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
-from mainstay.cli.views.tables import BAD, age, local_time, print_table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
+from mainstay.cli.views.tables import BAD, Cell, age, local_time, print_table
 
 SUMMARY = "list, create, renew or revoke tokens"
 GROUP = "operate"

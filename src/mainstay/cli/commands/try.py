@@ -8,6 +8,7 @@ Exit codes: 0 the second run is stable, 1 a resource failed or the second run ch
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
@@ -17,7 +18,6 @@ from mainstay.cli.views.run_display import Palette, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
     from typing import Any
 

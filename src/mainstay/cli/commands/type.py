@@ -6,6 +6,7 @@ Exit code: 0 valid, 1 faults were found, 2 wrong usage or an unreadable file."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -17,8 +18,6 @@ from mainstay.cli.main import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-
     from mainstay.control.domain.properties.contract import EvaluationContext, Questions
     from mainstay.control.domain.service_types import ServiceTypeDefinition
 

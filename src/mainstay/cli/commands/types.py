@@ -6,8 +6,12 @@ of a blueprint changes with `mainstay blueprint push`. `types remove TYPE` remov
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Mapping
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.documents import read_type_document
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_type, list_items, short_id
@@ -26,16 +30,7 @@ from mainstay.cli.remote.service_types import (
 )
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.run_display import Palette, printable
-from mainstay.cli.views.tables import BAD, BOLD, DIM, GOOD, print_table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
+from mainstay.cli.views.tables import BAD, BOLD, DIM, GOOD, Cell, print_table
 
 SUMMARY = "list service types; show, add, change or remove one"
 GROUP = "order"

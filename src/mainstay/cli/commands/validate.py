@@ -5,6 +5,8 @@ syntax of a shell in a command without one, an override that no level names. Wit
 
 from __future__ import annotations
 
+import argparse
+
 from mainstay.cli.local_run import (
     EXIT_DOES_NOT_LOAD,
     add_bundle_options,
@@ -19,7 +21,6 @@ from mainstay.foundation.faults import DoesNotLoad, Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from typing import Any
 
     from mainstay.converge.run import Inspection

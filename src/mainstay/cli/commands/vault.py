@@ -11,6 +11,7 @@ number, and deletes them, so that a server starts again. Stop the servers first.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
@@ -19,7 +20,6 @@ from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from mainstay.control.settings import ServerSettings

@@ -5,15 +5,12 @@ Exit code: 0 the last job completed, 1 it failed or was cancelled, 4 it did not 
 
 from __future__ import annotations
 
+import argparse
 from math import inf
 
 from mainstay.cli.remote.connection import connected, find_service
 from mainstay.cli.remote.connection_options import add_connection_options
 from mainstay.cli.remote.job_progress import add_timeout_option, default_timeout_seconds, follow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 SUMMARY = "follow a service live"
 GROUP = "order"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from mainstay.cli.plane.entries import Entry, EntrySource, PlaneFault, same
-from mainstay.cli.plane.kinds import ID, KINDS, NEVER_DELETED, PROPERTIES, TEXTS, VALUES
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mainstay.cli.plane.entries import Entry, EntrySource, Path, PlaneFault, same
+from mainstay.cli.plane.files import PlaneContent
+from mainstay.cli.plane.kinds import ID, KINDS, NEVER_DELETED, PROPERTIES, TEXTS, VALUES, Attribute
 from mainstay.cli.plane.pool_ranges import UnfitValues, read_values, value_key
 from mainstay.cli.plane.properties import (
     changed_properties,
@@ -13,19 +17,10 @@ from mainstay.cli.plane.properties import (
     shown_value,
     with_references,
 )
-from mainstay.cli.remote.service_types import members_of
+from mainstay.cli.plane.snapshot import Snapshot
+from mainstay.cli.remote.connection import is_id
+from mainstay.cli.remote.service_types import Members, members_of
 from mainstay.foundation.suggestions import did_you_mean
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
-
-    from mainstay.cli.plane.entries import Path
-    from mainstay.cli.plane.files import PlaneContent
-    from mainstay.cli.plane.kinds import Attribute
-    from mainstay.cli.plane.snapshot import Snapshot
-    from mainstay.cli.remote.service_types import Members
 
 CREATE, CHANGE, DELETE = "create", "change", "delete"
 # Set at the creation of an order; the server does not keep them.
@@ -505,8 +500,6 @@ def find_order(entry: Entry, text: str, content: PlaneContent, snapshot: Snapsho
     """The order that a reference names: its path, the id of a service that is no entry, or None.
 
     GROUP/NAME, or a name that is unique among the orders of the customer."""
-    from mainstay.cli.remote.connection import is_id
-
     if is_id(text):
         path = snapshot.paths.get(("orders", text.lower()))
         return path if path is not None and path[:1] == entry.path[:1] else text.lower()

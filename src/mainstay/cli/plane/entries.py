@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from mainstay.cli.plane.kinds import Kind
+from mainstay.cli.remote.service_types import Members
 from mainstay.foundation import Struct
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
-    from typing import Any
-
-    from mainstay.cli.plane.kinds import Kind
-    from mainstay.cli.remote.service_types import Members
-
-    Path = tuple[str, ...]
+Path = tuple[str, ...]
 
 
 class Entry(Struct):

@@ -5,17 +5,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Iterator
+from typing import Any
 
+from mainstay.cli.plane.entries import Path
 from mainstay.cli.plane.kinds import GLOBAL_KINDS, KINDS
+from mainstay.cli.plane.snapshot import Snapshot
 from mainstay.foundation.yaml.scalars import core_value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from typing import Any
-
-    from mainstay.cli.plane.entries import Path
-    from mainstay.cli.plane.snapshot import Snapshot
 
 # Plain without doubt: no character that YAML could give a meaning, whatever surrounds it.
 PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+@~-]*(?: [A-Za-z0-9_./+@~-]+)*")

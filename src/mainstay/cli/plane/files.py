@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from mainstay.cli.plane.entries import Entry, EntrySource, PlaneFault, PlaneFile
 from mainstay.cli.plane.kinds import (
@@ -17,20 +19,17 @@ from mainstay.cli.plane.kinds import (
     TEXT,
     TEXTS,
     VALUES,
+    Attribute,
+    Kind,
 )
+from mainstay.cli.remote.connection import is_id
 from mainstay.foundation.documents import read_yaml
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import closest, did_you_mean
 from mainstay.foundation.yaml.document import locate, nearest_place
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+Path = tuple[str, ...]
 
-    from mainstay.cli.plane.kinds import Attribute, Kind
-
-    Path = tuple[str, ...]
 
 FORMS: dict[str, tuple[type, ...]] = {
     TEXT: (str,),
@@ -203,8 +202,6 @@ def _known(kind: Kind) -> list[str]:
 
 
 def _is_id(value: Any) -> bool:
-    from mainstay.cli.remote.connection import is_id
-
     return isinstance(value, str) and is_id(value)
 
 

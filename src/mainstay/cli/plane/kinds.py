@@ -4,6 +4,8 @@ Kinds of plain nouns derive from their declarations in `mainstay.nouns`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from mainstay import nouns
 from mainstay.foundation import Struct
 from mainstay.nouns import (
@@ -17,10 +19,6 @@ from mainstay.nouns import (
     service_pool_sets,
     service_pools,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 TEXT, BOOLEAN, INTEGER, TEXTS, OBJECT, ANY, VALUES, PROPERTIES = (
     "text",

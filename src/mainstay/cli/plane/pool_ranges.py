@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 from mainstay.cli.views.tables import format_value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+# (value, name)
+NamedValue = tuple[Any, str]
 
-    # (value, name)
-    NamedValue = tuple[Any, str]
 
 SHORTEST_RANGE = 3
 MAX_VALUES = 100_000
@@ -97,8 +97,6 @@ def _read(each: Any, property_type: str) -> list[NamedValue]:
 
 def value_key(value: Any) -> str:
     """Equal for equal JSON values."""
-    import json
-
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value, sort_keys=True)

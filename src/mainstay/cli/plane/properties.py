@@ -4,18 +4,15 @@ A secret is never exported and never compared: `{keep: true}` leaves it alone, `
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
 from mainstay.cli.plane.entries import same
-from mainstay.cli.remote.service_types import is_reference, is_secret, set_by
+from mainstay.cli.remote.service_types import Definition, Members, is_reference, is_secret, set_by
 from mainstay.foundation import Struct
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
+Steps = tuple[str | int, ...]
 
-    from mainstay.cli.remote.service_types import Definition, Members
-
-    Steps = tuple[str | int, ...]
 
 KEEP, FILE, ENVIRONMENT = "keep", "file", "env"
 SHOWN_SECRET = "(secret)"  # noqa: S105 (a placeholder)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from mainstay.cli.plane.difference import CREATE, DELETE, find_order
-from mainstay.cli.plane.entries import PlaneFault
-from mainstay.cli.plane.kinds import KINDS, PROPERTIES
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mainstay.cli.plane.difference import CREATE, DELETE, Difference, PlaneStep, find_order
+from mainstay.cli.plane.entries import Entry, Path, PlaneFault
+from mainstay.cli.plane.files import PlaneContent
+from mainstay.cli.plane.kinds import KINDS, PROPERTIES, Attribute
 from mainstay.cli.plane.properties import KEEP, SecretValue, is_directive, with_references
+from mainstay.cli.plane.snapshot import Snapshot
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+ReadSecret = Callable[[Mapping[str, Any], str], str]
 
-    from mainstay.cli.plane.difference import Difference, PlaneStep
-    from mainstay.cli.plane.entries import Entry, Path
-    from mainstay.cli.plane.files import PlaneContent
-    from mainstay.cli.plane.kinds import Attribute
-    from mainstay.cli.plane.snapshot import Snapshot
-
-    ReadSecret = Callable[[Mapping[str, Any], str], str]
 
 VALUE_COLLECTIONS = {
     "pools": ("/service-pool-values", "servicePoolId"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mainstay.cli.plane.kinds import (
     ANY,
     BOOLEAN,
@@ -14,13 +16,9 @@ from mainstay.cli.plane.kinds import (
     TEXT,
     TEXTS,
     VALUES,
+    Attribute,
+    Kind,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mainstay.cli.plane.kinds import Attribute, Kind
 
 UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 FORMS: dict[str, dict[str, Any]] = {

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from mainstay.cli.plane.entries import PlaneFault
+from mainstay.cli.plane.difference import PlaneStep
+from mainstay.cli.plane.entries import Entry, PlaneFault
+from mainstay.cli.plane.files import PlaneContent
 from mainstay.cli.plane.pool_ranges import index_of
-from mainstay.cli.plane.requests import VALUE_COLLECTIONS
-from mainstay.cli.remote.service_types import allowed_text, find_definition, is_reference
+from mainstay.cli.plane.requests import VALUE_COLLECTIONS, PlaneRequests
+from mainstay.cli.plane.snapshot import Snapshot
+from mainstay.cli.remote.service_types import Definition, Members, allowed_text, find_definition, is_reference
 from mainstay.foundation.suggestions import did_you_mean
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+Steps = tuple[str | int, ...]
 
-    from mainstay.cli.plane.difference import PlaneStep
-    from mainstay.cli.plane.entries import Entry
-    from mainstay.cli.plane.files import PlaneContent
-    from mainstay.cli.plane.requests import PlaneRequests
-    from mainstay.cli.plane.snapshot import Snapshot
-    from mainstay.cli.remote.service_types import Definition, Members
-
-    Steps = tuple[str | int, ...]
 
 MISSING_REFERENCE, INVALID_PROPERTIES = "missing_reference", "validation_failed"
 VALUES = "values"

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.plane.entries import Entry
-from mainstay.cli.plane.kinds import KINDS
+from mainstay.cli.plane.entries import Entry, Path
+from mainstay.cli.plane.kinds import KINDS, Kind
 from mainstay.cli.plane.pool_ranges import write_values
 from mainstay.cli.plane.properties import exported
 from mainstay.cli.remote.connection import list_items
 from mainstay.cli.remote.service_types import members_of
 from mainstay.foundation import Struct
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+Row = Mapping[str, Any]
 
-    from mainstay.agent.client import Client
-    from mainstay.cli.plane.entries import Path
-    from mainstay.cli.plane.kinds import Kind
-
-    Row = Mapping[str, Any]
 
 MAX_ROWS = 100_000
 ID_DIGITS = 8

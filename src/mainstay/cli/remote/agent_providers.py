@@ -3,17 +3,14 @@ whom the agents of the provider serve."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.remote.connection import find_named, find_participant_id, is_id, list_items
 from mainstay.cli.views.run_display import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
 
 # Of agents that an admin adds.
 DEFAULT_PROVIDER = "operator"

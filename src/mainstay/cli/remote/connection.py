@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from mainstay.agent.client import (
     Client,
@@ -20,19 +23,11 @@ from mainstay.agent.client import (
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.connection_options import checked_ca_file
-from mainstay.cli.remote.service_types import allowed_text, terminal_states, walk_properties
+from mainstay.cli.remote.service_types import Members, allowed_text, terminal_states, walk_properties
 from mainstay.cli.views.run_display import printable
 from mainstay.foundation import Struct
 from mainstay.foundation.private_files import write_private_file
 from mainstay.foundation.suggestions import did_you_mean
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
-
-    from mainstay.cli.remote.service_types import Members
 
 EXIT_FAILED, EXIT_REFUSED = 1, 2
 LOGIN_FILE = "login.json"

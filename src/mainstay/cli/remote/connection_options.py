@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from mainstay.cli.main import CommandRefused
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_connection_options(parser: argparse.ArgumentParser) -> None:

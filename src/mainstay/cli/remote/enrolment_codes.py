@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from mainstay.agent.client import is_loopback, is_unencrypted
+from mainstay.agent.client import Client, is_loopback, is_unencrypted
 from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider
 from mainstay.cli.remote.connection import (
@@ -18,16 +21,7 @@ from mainstay.cli.remote.connection import (
 )
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
 from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, DIM, GOOD, local_time, print_table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
+from mainstay.cli.views.tables import BAD, DIM, GOOD, Cell, local_time, print_table
 
 PATH, NOUN = "/enrolment-codes", "enrollment code"
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, get_if_exists, write_private
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any
-
-    from mainstay.agent.client import Client
+from mainstay.foundation.canonical_json import canonical_json
 
 HEADS_FILE = "event-heads.json"
 
@@ -72,7 +69,6 @@ def _read_checkpoint(client: Client) -> Any:
 def _check(client: Client, checkpoint: Mapping[str, Any], known: Mapping[str, Any] | None) -> tuple[int, str]:
     """Returns number and hash of the last hashed event. Events after it are seconds old and have no hash yet."""
     from mainstay.control.domain.event_chain import hashed_members, next_hash
-    from mainstay.foundation.canonical_json import canonical_json
 
     number, value = checkpoint["sequenceNumber"], checkpoint["hash"]
     if known is not None and number == known["sequenceNumber"] and value != known["hash"]:
@@ -119,8 +115,6 @@ def _report(number: int, problem: str | None, *, as_json: bool, first: int = 1, 
 
 
 def _heads_path() -> Path:
-    from pathlib import Path
-
     directory = os.environ.get("MAINSTAY_STATE_DIR")
     if directory:
         return Path(directory) / HEADS_FILE

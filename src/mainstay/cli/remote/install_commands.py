@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
-from mainstay.agent.client import ServerRefusal
+from mainstay.agent.client import Client, ServerRefusal
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import error_text, find_named, write_private
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import local_time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
-    from mainstay.agent.client import Client
 
 
 def configure_install_command(parser: argparse.ArgumentParser) -> None:

@@ -3,26 +3,22 @@ a pipe. All commands that wait share `follow_until_ended`: how long, what Ctrl-C
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
+from argparse import ArgumentTypeError, BooleanOptionalAction
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
+from typing import Any
 
-from mainstay.agent.client import RateLimited, Unreachable
+from mainstay.agent.client import Client, RateLimited, Unreachable
 from mainstay.cli.main import parse_seconds, print_error, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, short_id
 from mainstay.cli.views.run_display import Palette, indented, printable
 from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_bar, terminal_width, truncate
 from mainstay.foundation import Struct
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from mainstay.agent.client import Client
 
 MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.1, 1.0
 # Long enough for a server restart.
@@ -86,8 +82,6 @@ class FollowResult(Struct):
 
 
 def add_wait_options(parser: argparse.ArgumentParser) -> None:
-    from argparse import BooleanOptionalAction
-
     parser.add_argument(
         "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
     )
@@ -107,8 +101,6 @@ def add_timeout_option(parser: argparse.ArgumentParser, *, default: str | None =
 
 
 def _duration(text: str) -> float:
-    from argparse import ArgumentTypeError
-
     from mainstay.converge.value_kinds import Unfit, parse_duration
 
     if not text:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 from mainstay.cli.main import print_json, whole_number
 from mainstay.cli.remote.connection import write_private
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import local_time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
 
 MAX_DAYS = 36_500
 

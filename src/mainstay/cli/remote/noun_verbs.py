@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
 from mainstay import nouns
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, name_of, short_id
 from mainstay.cli.remote.property_options import parse_untyped
 from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
 from mainstay.cli.verbs import Verb
-from mainstay.cli.views.tables import BAD, DIM, GOOD, age, format_value, print_table
+from mainstay.cli.views.tables import BAD, DIM, GOOD, Cell, age, format_value, print_table
 from mainstay.foundation import Struct
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.views.tables import Cell
 
 METAVARS = {
     nouns.INTEGER: "N",

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import add_wait_options, follow_or_report
-from mainstay.cli.remote.service_types import hide_secrets
+from mainstay.cli.remote.service_types import Members, hide_secrets
 from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import Palette, printable
 from mainstay.cli.views.tables import BOLD, format_value, local_time, tree_lines
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.remote.service_types import Members
 
 # The server waits up to 60 s for the agent.
 PLAN_SECONDS = 90.0

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address, ip_network
+from itertools import islice
+from typing import Any
+
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, add_list_option
 from mainstay.cli.remote.connection import find_named, list_items, word_of
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
 from mainstay.cli.views.tables import format_value
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from mainstay.agent.client import Client
 
 MAX_VALUES = 1000
 MAX_LISTED = 100_000
@@ -100,8 +99,6 @@ def _expand(word: str) -> list[int | str]:
     if low is not None and high is not None:
         return list(_bounded_range(word, low, high))
     if dash and _is_address(first) and _is_address(last):
-        from ipaddress import ip_address
-
         start, end = ip_address(first), ip_address(last)
         if start.version != end.version:
             raise CommandRefused(f"--value {word} mixes IPv4 and IPv6")
@@ -118,9 +115,6 @@ def _bounded_range(word: str, low: int, high: int) -> range:
 
 
 def _hosts_of(word: str) -> list[int | str]:
-    from ipaddress import ip_network
-    from itertools import islice
-
     try:
         network = ip_network(word)
     except ValueError as error:
@@ -132,8 +126,6 @@ def _hosts_of(word: str) -> list[int | str]:
 
 
 def _is_address(text: str) -> bool:
-    from ipaddress import ip_address
-
     try:
         ip_address(text)
     except ValueError:

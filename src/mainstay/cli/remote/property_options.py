@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from contextlib import suppress
 from math import isfinite
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.documents import read_properties_document, read_text
 from mainstay.cli.main import CommandRefused, add_list_option
 from mainstay.cli.remote.connection import find_service, is_id, print_warning
-from mainstay.cli.remote.service_types import find_definition, hide_secret_value, is_reference
+from mainstay.cli.remote.service_types import Definition, Members, find_definition, hide_secret_value, is_reference
 from mainstay.cli.secret_input import prompt_secret, without_last_newline
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
-
-    from mainstay.agent.client import Client
-    from mainstay.cli.remote.service_types import Definition, Members
+from mainstay.foundation.documents import read_json, read_yaml
+from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.yaml.scalars import core_value
 
 
 def add_property_options(parser: argparse.ArgumentParser) -> None:
@@ -106,8 +104,6 @@ def _convert(client: Client, text: str, definition: Definition | None, name: str
 
 
 def _number(text: str, *, whole: bool) -> Any:
-    from mainstay.foundation.yaml.scalars import core_value
-
     found = core_value(text.strip())
     if type(found) is int:
         return found
@@ -116,9 +112,6 @@ def _number(text: str, *, whole: bool) -> Any:
 
 def parse_untyped(text: str, name: str) -> Any:
     """Parses JSON, and YAML lists and maps; other text stays text."""
-    from mainstay.foundation.documents import read_json, read_yaml
-    from mainstay.foundation.faults import DoesNotLoad
-
     with suppress(DoesNotLoad):
         return read_json(text, name)
     if text.lstrip()[:1] not in ("[", "{") and "\n" not in text.strip():

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Mapping
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection import find_named, word_of
 from mainstay.cli.verbs import Verb
 from mainstay.cli.views.run_display import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.client import Client
 
 
 def add_yes_option(parser: argparse.ArgumentParser) -> None:

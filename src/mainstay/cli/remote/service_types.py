@@ -4,13 +4,14 @@ Validates nothing: the server validated the document when it stored it."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-    Definition = Mapping[str, Any]
-    Members = Mapping[str, Definition]
+from mainstay.cli.views.tables import format_value
+
+Definition = Mapping[str, Any]
+Members = Mapping[str, Definition]
+
 
 OLD_SOURCES = {"input": "user", "agent": "agent", "system": "system"}
 LIMITS = {"min": "≥ ", "max": "≤ ", "minLength": "length ≥ ", "maxLength": "length ≤ "}
@@ -81,8 +82,6 @@ def set_by(definition: Definition) -> str:
 
 def default_text(definition: Definition) -> str:
     """The source of a value that the order omits; empty if there is none."""
-    from mainstay.cli.views.tables import format_value
-
     if definition.get("default") is not None:
         return SECRET if is_secret(definition) else format_value(definition["default"])
     pool = definition.get("servicePoolType")
@@ -95,8 +94,6 @@ def default_text(definition: Definition) -> str:
 
 
 def allowed_text(definition: Definition) -> str:
-    from mainstay.cli.views.tables import format_value
-
     parts = []
     for validator in definition.get("validators") or ():
         kind, config = validator.get("type"), validator.get("config") or validator
@@ -113,8 +110,6 @@ def allowed_text(definition: Definition) -> str:
 
 def allowed_values(definition: Definition) -> list[str]:
     """The values of an enum or a boolean; empty for other properties."""
-    from mainstay.cli.views.tables import format_value
-
     if definition.get("type") == "boolean":
         return ["true", "false"]
     validators = definition.get("validators") or ()

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from mainstay.cli.main import print_error
-from mainstay.cli.plane.difference import CHANGE, CREATE, DELETE
+from mainstay.cli.plane.difference import CHANGE, CREATE, DELETE, Difference, PlaneStep
 from mainstay.cli.views.run_display import Palette, indented, printable
 from mainstay.cli.views.tables import BAD, BOLD, BUSY, GOOD, format_value, truncate
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
-
-    from mainstay.cli.plane.difference import Difference, PlaneStep
 
 SIGNS = {CREATE: ("+", GOOD), CHANGE: ("~", BUSY), DELETE: ("-", BAD)}
 MAX_VALUE_WIDTH = 60

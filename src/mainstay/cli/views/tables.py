@@ -13,10 +13,10 @@ from mainstay.cli.views.run_display import Palette, printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
-    # A text, or a text and its colour.
-    Cell = str | tuple[str, str]
-
+# A text, or a text and its colour.
+Cell: TypeAlias = "str | tuple[str, str]"
 GAP = "  "
 NOTHING = "-"
 MIN_COLUMN_WIDTH = 6
