@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mainstay.converge import line_edits
 from mainstay.converge.line_edits import LONGEST_SEARCHED_BYTES, Document, LinePlan, LineRule
+from mainstay.converge.linear_search import LinearSearch
 from mainstay.converge.resources.line import Line, rule_of
 
 CASES = Path(__file__).parents[1] / "cases" / "line" / "edits.yaml"
@@ -136,8 +137,8 @@ def model_block(
     return joined([*lines[: begin + 1], *new, *lines[end:]])
 
 
-def searches(pattern: re.Pattern[str] | None, text: bytes) -> bool:
-    return pattern is not None and pattern.search(text.decode("utf-8", "surrogateescape")) is not None
+def searches(pattern: LinearSearch | None, text: bytes) -> bool:
+    return pattern is not None and bool(re.search(pattern.pattern, text.decode("utf-8", "surrogateescape")))
 
 
 def joined(lines: list[tuple[bytes, bytes]]) -> bytes:

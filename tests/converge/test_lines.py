@@ -235,6 +235,19 @@ def test_long_lines_are_a_warning_when_a_pattern_is_used(apply: Apply, root: Pat
     assert done.report.events[0].warnings == ("1 lines of more than 64 kB are not searched for patterns",)
 
 
+def test_a_line_of_another_user_does_not_hang_a_run(apply: Apply, root: Path) -> None:
+    """`re` would search these lines for minutes."""
+    (root / "x").write_text("port" + " " * 60_000 + "x\n" + "a" * 60 + "b\n")
+    done = apply(
+        "- line:\n"
+        "    - a: {path: ROOT/x, line: port = 22, match: 'port\\s*=?\\s*\\d+$'}\n"
+        "    - b: {path: ROOT/x, line: c, match: '^(a|aa)+$', after: '^(a|a)*$', before: '^.* .* .* .*$'}\n"
+    )
+    assert done.errors == []
+    assert (root / "x").read_text().splitlines()[0] == "c"
+    assert (root / "x").read_text().splitlines()[3] == "port = 22"
+
+
 def test_a_backup_is_kept_and_restored(apply: Apply, root: Path) -> None:
     path = root / "x"
     path.write_text("old\n")

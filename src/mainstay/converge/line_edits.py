@@ -13,8 +13,9 @@ from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterator, Sequence
+
+    from mainstay.converge.linear_search import LinearSearch
 
     # The place of a line: the number of an original line, and -1 for this line itself or the position among the lines
     # that were inserted after it. The number is -1 for lines inserted before the first original line.
@@ -38,9 +39,9 @@ class LineRule(Struct):
     # The markers of a block.
     begin: bytes
     end: bytes
-    match: re.Pattern[str] | None
-    after: re.Pattern[str] | None
-    before: re.Pattern[str] | None
+    match: LinearSearch | None
+    after: LinearSearch | None
+    before: LinearSearch | None
 
 
 class Splice(Struct):
@@ -86,7 +87,7 @@ class Document:
         for number in range(self._originals):
             self._index.setdefault(self._text(number), []).append(number)
         # Pattern → the last line that it matches, or None.
-        self._last: dict[re.Pattern[str], int | None] = {}
+        self._last: dict[LinearSearch, int | None] = {}
         self._unsearched = sum(len(self._index[text]) for text in self._index if len(text) > LONGEST_SEARCHED_BYTES)
 
     def content(self) -> bytes:
@@ -257,7 +258,7 @@ class Document:
     def _is_last_and_open(self, number: int) -> bool:
         return self._is_open and number == self._originals - 1
 
-    def _last_match(self, pattern: re.Pattern[str]) -> int | None:
+    def _last_match(self, pattern: LinearSearch) -> int | None:
         if pattern not in self._last:
             lines = self._backwards(self._last_place(self._originals - 1))
             self._last[pattern] = next((each for each in lines if _matches(pattern, self._text(each))), None)
@@ -457,8 +458,8 @@ def _count(found: Sequence[int]) -> str:
     return "1 line is" if len(found) == 1 else f"{len(found)} lines are"
 
 
-def _matches(pattern: re.Pattern[str], text: bytes) -> bool:
-    return len(text) <= LONGEST_SEARCHED_BYTES and pattern.search(_decoded(text)) is not None
+def _matches(pattern: LinearSearch, text: bytes) -> bool:
+    return len(text) <= LONGEST_SEARCHED_BYTES and pattern.matches(_decoded(text))
 
 
 def _decoded(text: bytes) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.manifest.expressions import NOT_RENDERED
-from mainstay.converge.patterns import slow_pattern_problem
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation import Struct
 from mainstay.foundation.suggestions import did_you_mean
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from mainstay.converge.linear_search import LinearSearch
     from mainstay.converge.manifest.faults import Faults
     from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KEYWORDS = ("type", "properties", "items", "required", "enum", "minimum", "maximum", "pattern")
 MOST_FINDINGS = 100
-# Longer texts are not matched: a search may take quadratic time.
+# Longer texts are not matched.
 LONGEST_MATCHED = 64 * 1024
 
 
@@ -55,7 +55,7 @@ class Schema:
     enum: list[Any] | None = None
     minimum: float | None = None
     maximum: float | None = None
-    pattern: re.Pattern[str] | None = None
+    pattern: LinearSearch | None = None
 
 
 # ---- reading ----
@@ -130,14 +130,14 @@ class SchemaReader:
     def _read_pattern(self, schema: Schema, node: Node, path: DocumentPath) -> str | None:
         if isinstance(node, (dict, list)):
             return "expected a regular expression"
+        from mainstay.converge.linear_search import Unsupported, compile_pattern
+
         try:
-            schema.pattern = re.compile(_written(node))
-            problem = slow_pattern_problem(_written(node))
+            schema.pattern = compile_pattern(_written(node))
+        except Unsupported as problem:
+            return str(problem)
         except (re.error, RecursionError, OverflowError) as error:
             return f"not a regular expression ({error})"
-        if problem is not None:
-            schema.pattern = None
-            return problem
         return None
 
 
@@ -212,7 +212,7 @@ def _check_scalar(schema: Schema, value: Any, number: Any, path: DocumentPath) -
     if schema.pattern is not None and isinstance(value, str):
         if len(value) > LONGEST_MATCHED:
             yield path, f"{_shown_path(path)} is longer than {LONGEST_MATCHED // 1024} kB and cannot be matched"
-        elif not schema.pattern.search(value):
+        elif not schema.pattern.matches(value):
             yield path, f"{_shown_path(path)} must match {shorten(schema.pattern.pattern)}, got {describe(value)}"
 
 

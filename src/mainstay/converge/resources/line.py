@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from mainstay.converge.linear_search import LinearSearch
+
 EDIT = "edit"
 DEFAULT_COMMENT = "#"
 NOT_COMPARED = "assumed to differ, because the line or the file holds a secret"
@@ -90,7 +92,9 @@ class LineType(ResourceType):
             TEXT, "lines that are kept between `# BEGIN mainstay NAME` and `# END mainstay NAME`", private=True
         ),
         "match": Property(
-            PATTERN, "a regular expression: the one line it matches becomes `line`; values are escaped", private=True
+            PATTERN,
+            "a regular expression without back-references and look-around: the one line it matches becomes `line`; values are escaped",
+            private=True,
         ),
         "after": Property(PATTERN, "insert after the last line that matches", private=True),
         "before": Property(PATTERN, "insert before the last line that matches", private=True),
@@ -192,10 +196,8 @@ class LineType(ResourceType):
 
 def rule_of(wanted: Line) -> LineRule:
     """The rule for the lines of the file."""
-    import re
-
     patterns = {
-        key: None if text is None else re.compile(text)
+        key: None if text is None else _compiled(text)
         for key, text in (("match", wanted.match), ("after", wanted.after), ("before", wanted.before))
     }
     begin, end = (_encoded(f"{wanted.comment} {word} mainstay {wanted.name}") for word in ("BEGIN", "END"))
@@ -207,6 +209,13 @@ def rule_of(wanted: Line) -> LineRule:
         end=end,
         **patterns,
     )
+
+
+def _compiled(pattern: str) -> LinearSearch:
+    # Loaded only by a manifest that has a pattern.
+    from mainstay.converge.linear_search import compile_pattern
+
+    return compile_pattern(pattern)
 
 
 def _lines_of(wanted: Line) -> list[str]:
