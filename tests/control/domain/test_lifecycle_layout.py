@@ -83,6 +83,14 @@ def check(layout: LifecycleLayout) -> None:
         assert bottom <= layout.height
 
 
+def check_lines_are_apart(layout: LifecycleLayout) -> None:
+    own = [set(lines(LifecycleLayout((), (trunk,), 0, 0))) for trunk in layout.trunks]
+    for one, other in combinations(own, 2):
+        for (left, top, right, bottom), (start, upper, end, lower) in ((a, b) for a in one for b in other):
+            along = (min(right, end) - max(left, start), min(bottom, lower) - max(top, upper))
+            assert not (min(along) > 0 and max(along) > 1)
+
+
 NAMES = st.lists(
     st.one_of(
         st.text(min_size=1, max_size=12).filter(lambda name: "\0" not in name),
@@ -118,12 +126,13 @@ def lifecycles(draw: st.DrawFn) -> Lifecycle:
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(drawn=lifecycles())
-def test_boxes_and_labels_never_overlap_and_no_line_runs_through_a_box(drawn: Lifecycle) -> None:
+def test_boxes_labels_and_lines_never_overlap_and_no_line_runs_through_a_box(drawn: Lifecycle) -> None:
     layout = lay_out(drawn)
     assert {box.state for box in layout.boxes} == set(drawn.states)
     shown = {(trunk.action, branch.origin, trunk.to) for trunk in layout.trunks for branch in trunk.branches}
     assert shown == {(act.name, each.origin, each.to) for act, each in drawn.transitions()}
     check(layout)
+    check_lines_are_apart(layout)
 
 
 def test_the_default_lifecycle_and_every_example_have_space_for_all_labels() -> None:
@@ -207,9 +216,4 @@ def test_lines_of_different_trunks_do_not_run_on_top_of_each_other() -> None:
         action("create", ("New", "A"), errors=(("C", "Left"), ("New", "Left"))),
         action("next", ("A", "B"), ("B", "C"), errors=(("A", "Right"), ("New", "Right"))),
     )
-    layout = lay_out(drawn)
-    own = [set(lines(LifecycleLayout((), (trunk,), 0, 0))) for trunk in layout.trunks]
-    for one, other in combinations(own, 2):
-        for (left, top, right, bottom), (start, upper, end, lower) in ((a, b) for a in one for b in other):
-            along = (min(right, end) - max(left, start), min(bottom, lower) - max(top, upper))
-            assert not (min(along) > 0 and max(along) > 1)
+    check_lines_are_apart(lay_out(drawn))

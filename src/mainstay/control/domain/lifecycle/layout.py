@@ -1,36 +1,34 @@
 """The layout of a lifecycle drawing: boxes, right-angled arrows and labels that do not overlap, in drawing units.
 
-The arrows of one action to one target share a trunk and one label. Every trunk has a level of its own where it would
-run over another, so labels have their own space. `svg.py` and the pages draw the result."""
+Every state has a column of its own and one of three rows: the success path, below it failure states, below those end
+states. So a vertical line meets no box, and no two run on top of each other. The arrows of one action to one target
+share a trunk and one label. A trunk runs above a row, at a level where it touches no other. `svg.py` draws the result."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from mainstay.control.domain.lifecycle.layout_columns import (
-    CORNER_ROOM,
-    HEAD_ROOM,
-    LINE_DISTANCE,
-    TOP,
-    Columns,
-    label_of,
-    label_width,
-    place_columns,
-)
-from mainstay.control.domain.lifecycle.layout_routes import LEVELLED, Route, Row, Zone, arrange_rows, find_routes
+from mainstay.control.domain.lifecycle.drawn_text import shortened, text_width
 from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
 from mainstay.control.domain.refusals import TooLargeToDraw
 
 # Far more than a readable drawing has, and laid out within a second.
 MAX_STATES, MAX_TRANSITIONS = 400, 1_000
+PATH, FAILURES, ENDS = range(3)
+ROWS: Mapping[StateKind, int] = {"bad": FAILURES, "end": ENDS}
+# The lit state is bold, which is wider.
+STATE_FONT, LABEL_FONT = 14.0, 12.0
 STATE_HEIGHT, LABEL_HEIGHT = 36.0, 24.0
-FIRST_LEVEL, LEVEL_PITCH, ROW_GAP = 34.0, 32.0, 44.0
-MARGIN = 8.0
-JOIN_LENGTH = 24.0
-# How many places a label tries on each side of the best.
-LABEL_TRIES = 40
+LEAST_BOX_WIDTH, BOX_PADDING, BOX_GAP = 84.0, 38.0, 20.0
+LABEL_PADDING, MAX_LABEL_LENGTH = 20.0, 24
+# Beside a label: room for the corner before it and the arrow head behind it.
+LABEL_GAP = 13.0
+PORT_PITCH, LEVEL_PITCH, LINE_DISTANCE = 16.0, 32.0, 8.0
+LOOP_REACH, LOOP_PITCH = 20.0, 12.0
+MARGIN, JOIN_LENGTH = 8.0, 24.0
 
 Point = tuple[float, float]
 
@@ -61,7 +59,7 @@ class TrunkBranch:
     # From the origin to the target.
     points: tuple[Point, ...]
     # Only the part up to the trunk, if a longer branch draws the rest. None: this branch draws all of it.
-    joining: tuple[Point, ...] | None
+    joining: tuple[Point, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,228 +80,249 @@ class LifecycleLayout:
     height: float
 
 
-@dataclass(slots=True)
-class _Heights:
-    """The top of each row, and the height of the trunk of each route."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Route:
+    """A trunk before it has a place."""
 
-    rows: dict[Row, float] = field(default_factory=dict)
-    trunks: dict[int, float] = field(default_factory=dict)
+    action: str
+    to: str
+    on_error: bool
+    # None: a success, or an error without an expression.
+    pattern: str | None
+    # The row above which it runs. None: straight from a state of the success path to the next.
+    zone: int | None
+    origins: list[str] = field(default_factory=list)
+
+    @property
+    def is_loop(self) -> bool:
+        return self.to in self.origins
+
+    @property
+    def label(self) -> str:
+        name = shortened(self.pattern or self.action, MAX_LABEL_LENGTH)
+        return f"{name} fails" if self.on_error and self.pattern is None else name
+
+    @property
+    def label_width(self) -> float:
+        return text_width(self.label, LABEL_FONT) + LABEL_PADDING
+
+    def others(self, state: str) -> list[str]:
+        return self.origins if state == self.to else [self.to]
 
 
 def lay_out(lifecycle: Lifecycle) -> LifecycleLayout:
     count = sum(len(action.transitions) for action in lifecycle.actions.values())
     if len(lifecycle.states) > MAX_STATES or count > MAX_TRANSITIONS:
         raise TooLargeToDraw
-    rows = arrange_rows(lifecycle)
-    columns = place_columns(rows, find_routes(lifecycle, rows))
-    heights = _place_heights(columns)
-    boxes = [
-        StateBox(state, columns.left[state], heights.rows[columns.rows.row[state]], columns.widths[state])
-        for state in lifecycle.states
-    ]
-    branches = {id(route): tuple(_branches(columns, heights, route)) for route in columns.routes}
-    labels = _place_labels(columns, heights, [line for each in branches.values() for line in _verticals(each)])
-    trunks = [
-        ActionTrunk(each.action, each.to, each.on_error, each.pattern, labels[id(each)], branches[id(each)])
-        for each in columns.routes
-    ]
-    return _moved_to_origin(boxes, trunks)
-
-
-def _place_heights(columns: Columns) -> _Heights:
-    heights = _Heights()
-    levels, counts = _assign_levels(columns)
-    has_row = {Row.PATH: True, Row.FAILURE: bool(columns.rows.failures), Row.END: bool(columns.rows.ends)}
-    bottom = 0.0
-    tops = {Zone.ABOVE: -FIRST_LEVEL}
-    for row, zone in ((Row.PATH, Zone.MIDDLE), (Row.FAILURE, Zone.BELOW), (Row.END, None)):
-        heights.rows[row] = bottom
-        if has_row[row]:
-            bottom += STATE_HEIGHT
-        if zone is not None:
-            tops[zone] = bottom + FIRST_LEVEL
-            rows_follow = has_row[Row.FAILURE] if zone is Zone.MIDDLE else has_row[Row.END]
-            bottom += FIRST_LEVEL + LEVEL_PITCH * (counts[zone] - 1) if counts[zone] else 0.0
-            bottom += (FIRST_LEVEL if counts[zone] else ROW_GAP) if rows_follow else 0.0
-    for route in columns.routes:
-        if route.zone in LEVELLED:
-            direction = -1 if route.zone is Zone.ABOVE else 1
-            heights.trunks[id(route)] = tops[route.zone] + direction * LEVEL_PITCH * levels[id(route)]
-        else:
-            heights.trunks[id(route)] = heights.rows[columns.rows.row[route.to]] + STATE_HEIGHT / 2
-    return heights
-
-
-def _assign_levels(columns: Columns) -> tuple[dict[int, int], dict[Zone, int]]:
-    """Short trunks nearest to the success path; a trunk gets the first level where it touches no other."""
-    levels: dict[int, int] = {}
-    counts: dict[Zone, int] = {}
-    for zone in LEVELLED:
-        spans = [(_span(columns, route), id(route)) for route in columns.routes if route.zone is zone]
-        taken: list[list[tuple[float, float]]] = []
-        for (left, right), name in sorted(spans, key=lambda each: each[0][1] - each[0][0]):
-            free = (
-                level
-                for level, others in enumerate(taken)
-                if all(right + LINE_DISTANCE < start or end + LINE_DISTANCE < left for start, end in others)
-            )
-            level = next(free, len(taken))
-            if level == len(taken):
-                taken.append([])
-            taken[level].append((left, right))
-            levels[name] = level
-        counts[zone] = len(taken)
-    return levels, counts
-
-
-def _span(columns: Columns, route: Route) -> tuple[float, float]:
-    """The trunk from left to right, at least as wide as its label."""
-    places = [columns.port(route, state) for state in route.ends()]
-    if route.is_loop:
-        places.append(columns.reach(route))
-    left, right = min(places), max(places)
-    missing = max(0.0, label_width(route) - (right - left)) / 2
-    return left - missing, right + missing
-
-
-def _branches(columns: Columns, heights: _Heights, route: Route) -> Iterator[TrunkBranch]:
-    y = heights.trunks[id(route)]
-    if route.is_loop:
-        yield TrunkBranch(route.to, _loop_points(columns, heights, route), None)
-        return
-    if route.zone is Zone.DIRECT:
-        (origin,) = route.origins
-        yield TrunkBranch(origin, ((columns.right(origin), y), (columns.left[route.to], y)), None)
-        return
-    end = _arrival(columns, heights, route)
-    starts = [columns.port(route, origin) for origin in route.origins]
-    for origin, x in zip(route.origins, starts, strict=True):
-        start = ((x, _edge(columns, heights, route, origin)), (x, y))
-        alone = x == (min(starts) if x < end[0][0] else max(starts))
-        length = min(JOIN_LENGTH, abs(end[0][0] - x))
-        join = (*start, (x + length if end[0][0] > x else x - length, y))
-        yield TrunkBranch(origin, (*start, *end), None if alone else join)
-
-
-def _edge(columns: Columns, heights: _Heights, route: Route, state: str) -> float:
-    top = heights.rows[columns.rows.row[state]]
-    return top if columns.side_of(route, state) == TOP else top + STATE_HEIGHT
-
-
-def _arrival(columns: Columns, heights: _Heights, route: Route) -> tuple[Point, ...]:
-    """The end of every branch: from the trunk to the box of the target."""
-    y = heights.trunks[id(route)]
-    if route.zone is Zone.INTO_LEFT:
-        return ((columns.left[route.to], y),)
-    if route.zone is Zone.INTO_RIGHT:
-        return ((columns.right(route.to), y),)
-    x = columns.port(route, route.to)
-    return ((x, y), (x, _edge(columns, heights, route, route.to)))
-
-
-def _loop_points(columns: Columns, heights: _Heights, route: Route) -> tuple[Point, ...]:
-    """Out of the right side, around the corner, and back through the upper or lower side."""
-    side = columns.side_of(route, route.to)
-    siblings = [
-        each
-        for each in columns.routes
-        if each.is_loop and each.to == route.to and columns.side_of(each, each.to) == side
-    ]
-    # The outermost loop leaves nearest to the middle of the side, so that loops do not cross.
-    distance = 7.0 if len(siblings) == 1 else 4.0 + 9.0 * siblings.index(route) / (len(siblings) - 1)
-    middle = heights.rows[columns.rows.row[route.to]] + STATE_HEIGHT / 2
-    out = middle - distance if side == TOP else middle + distance
-    y, x, reach = heights.trunks[id(route)], columns.port(route, route.to), columns.reach(route)
-    edge = _edge(columns, heights, route, route.to)
-    return (columns.right(route.to), out), (reach, out), (reach, y), (x, y), (x, edge)
-
-
-def _verticals(branches: Iterable[TrunkBranch]) -> Iterator[tuple[float, float, float]]:
-    """The vertical lines as x, upper and lower end."""
-    for branch in branches:
-        for (x, y), (next_x, next_y) in zip(branch.points, branch.points[1:], strict=False):
-            if x == next_x:
-                yield x, min(y, next_y), max(y, next_y)
-
-
-def _place_labels(
-    columns: Columns, heights: _Heights, verticals: list[tuple[float, float, float]]
-) -> dict[int, LabelBox]:
-    labels = {}
-    crossing: dict[float, list[float]] = {}
-    for route in columns.routes:
-        y = heights.trunks[id(route)]
-        if y not in crossing:
-            reach = LABEL_HEIGHT / 2
-            crossing[y] = sorted(x for x, top, bottom in verticals if top < y + reach and bottom > y - reach)
-        width = label_width(route)
-        x = _label_place(_label_range(columns, route), width, crossing[y])
-        labels[id(route)] = LabelBox(label_of(route), x, y, width)
-    return labels
-
-
-def _label_range(columns: Columns, route: Route) -> tuple[float, float]:
-    """Where the label is best: between the target and the origin next to it, where all branches have met."""
-    if route.is_loop:
-        return columns.port(route, route.to), columns.reach(route)
-    if route.zone is Zone.DIRECT:
-        origin = route.origins[0]
-        loops = columns.left[origin] + columns.extent(origin)
-        return loops, columns.left[route.to] - (HEAD_ROOM - LINE_DISTANCE)
-    starts = [columns.port(route, origin) for origin in route.origins]
-    if route.zone is Zone.INTO_LEFT:
-        return max(starts) + CORNER_ROOM, columns.left[route.to] - (HEAD_ROOM - LINE_DISTANCE)
-    if route.zone is Zone.INTO_RIGHT:
-        return columns.left[route.to] + columns.extent(route.to) + (HEAD_ROOM - LINE_DISTANCE), min(
-            starts
-        ) - CORNER_ROOM
-    end = columns.port(route, route.to)
-    width = label_width(route) + CORNER_ROOM
-    for start in sorted(starts, key=lambda x: abs(x - end)):
-        if abs(start - end) >= width:
-            return min(start, end), max(start, end)
-    return _span(columns, route)
-
-
-def _label_place(between: tuple[float, float], width: float, lines: list[float]) -> float:
-    """The place nearest to the middle where no vertical line runs behind the label."""
-    left, right = between[0] + width / 2, between[1] - width / 2
-    middle = (between[0] + between[1]) / 2
-    if left >= right:
-        return middle
-    step = max(2.0, (right - left) / 2 / LABEL_TRIES)
-    for index in range(LABEL_TRIES + 1):
-        for x in (middle - index * step, middle + index * step):
-            place = bisect_left(lines, x - width / 2)
-            free = place == len(lines) or lines[place] > x + width / 2
-            if left <= x <= right and free:
-                return x
-    return middle
-
-
-def _moved_to_origin(boxes: list[StateBox], trunks: list[ActionTrunk]) -> LifecycleLayout:
-    points = [point for trunk in trunks for branch in trunk.branches for point in branch.points]
-    for box in boxes:
-        points += [(box.x, box.y), (box.x + box.width, box.y + box.height)]
-    for label in (trunk.label for trunk in trunks):
-        points += [(label.x - label.width / 2, label.y - label.height / 2)]
-        points += [(label.x + label.width / 2, label.y + label.height / 2)]
-    dx, dy = MARGIN - min(x for x, _ in points), MARGIN - min(y for _, y in points)
+    rows = {state: ROWS.get(kind_of_state(lifecycle, state), PATH) for state in lifecycle.states}
+    columns = _columns(lifecycle, rows)
+    drawing = _Drawing(rows, columns, _routes(lifecycle, rows, [state for state in columns if rows[state] == PATH]))
+    drawing.place_ports()
+    drawing.place_columns()
+    drawing.place_levels()
     return LifecycleLayout(
-        tuple(StateBox(box.state, box.x + dx, box.y + dy, box.width) for box in boxes),
-        tuple(_moved(trunk, dx, dy) for trunk in trunks),
-        max(x for x, _ in points) + dx + MARGIN,
-        max(y for _, y in points) + dy + MARGIN,
+        tuple(
+            StateBox(each, drawing.left[each], drawing.top(each), drawing.widths[each]) for each in lifecycle.states
+        ),
+        tuple(map(drawing.trunk, drawing.routes)),
+        max(drawing.left[state] + drawing.extents[state] for state in columns) + MARGIN,
+        drawing.bottom + MARGIN,
     )
 
 
-def _moved(trunk: ActionTrunk, dx: float, dy: float) -> ActionTrunk:
-    def shifted(points: tuple[Point, ...]) -> tuple[Point, ...]:
-        return tuple((x + dx, y + dy) for x, y in points)
+def _columns(lifecycle: Lifecycle, rows: Mapping[str, int]) -> dict[str, int]:
+    """The column of every state: origins before targets along the success path, a failure state behind the middle of the
+    states that it is reached from, end states last."""
+    order: list[str] = []
+    for root in (lifecycle.initial_state, *lifecycle.states):
+        order += reversed(list(_visited(lifecycle, root, set(order))))
+    place = {state: float(index) for index, state in enumerate(order)}
+    for state in (each for each in order if rows[each] == FAILURES):
+        origins = [order.index(each.origin) for _, each in lifecycle.transitions() if each.to == state]
+        place[state] = sum(origins) / len(origins) + 0.5
+    order.sort(key=lambda state: (rows[state] == ENDS, place[state]))
+    return {state: column for column, state in enumerate(order)}
 
-    label = LabelBox(trunk.label.text, trunk.label.x + dx, trunk.label.y + dy, trunk.label.width)
-    branches = tuple(
-        TrunkBranch(each.origin, shifted(each.points), None if each.joining is None else shifted(each.joining))
-        for each in trunk.branches
-    )
-    return ActionTrunk(trunk.action, trunk.to, trunk.on_error, trunk.pattern, label, branches)
+
+def _visited(lifecycle: Lifecycle, state: str, seen: set[str]) -> Iterator[str]:
+    """Targets of success transitions before their origins, the last declared first."""
+    if state not in seen:
+        seen.add(state)
+        for action in reversed(lifecycle.actions.values()):
+            if state in action.successes:
+                yield from _visited(lifecycle, action.successes[state], seen)
+        yield state
+
+
+def _routes(lifecycle: Lifecycle, rows: Mapping[str, int], path: list[str]) -> tuple[_Route, ...]:
+    routes: dict[tuple[object, ...], _Route] = {}
+    straight = set(pairwise(path))
+    for action, each in lifecycle.transitions():
+        zone: int | None = max(rows[each.origin], rows[each.to], int(each.on_error))
+        if zone == PATH and (each.origin, each.to) in straight:
+            straight.discard((each.origin, each.to))
+            zone = None
+        kind = (action.name, each.to, each.on_error, each.pattern, zone)
+        # A straight arrow and a loop have no trunk that others could join.
+        alone = each.origin if zone is None or each.origin == each.to else None
+        route = routes.setdefault((*kind, alone), _Route(*kind))
+        if each.origin not in route.origins:
+            route.origins.append(each.origin)
+    return tuple(routes.values())
+
+
+@dataclass(slots=True)
+class _Drawing:
+    rows: Mapping[str, int]
+    # In the order of columns.
+    columns: dict[str, int]
+    routes: tuple[_Route, ...]
+    widths: dict[str, float] = field(default_factory=dict)
+    # The width of a box with its self-loops.
+    extents: dict[str, float] = field(default_factory=dict)
+    # Where a route touches the upper or lower side of a box, from the left edge of the box.
+    ports: dict[tuple[_Route, str], float] = field(default_factory=dict)
+    # The right end of a self-loop, from the left edge of the box, and the distance of its start from the middle.
+    loops: dict[_Route, tuple[float, float]] = field(default_factory=dict)
+    left: dict[str, float] = field(default_factory=dict)
+    tops: list[float] = field(default_factory=list)
+    trunks: dict[_Route, float] = field(default_factory=dict)
+    bottom: float = MARGIN
+
+    def place_ports(self) -> None:
+        sides: dict[tuple[str, bool], list[_Route]] = {
+            (state, up): [] for state in self.columns for up in (True, False)
+        }
+        for route in self.routes:
+            if route.zone is not None:
+                for state in dict.fromkeys((*route.origins, route.to)):
+                    sides[state, self._is_above(route, state)].append(route)
+        for state in self.columns:
+            count = max(len(sides[state, True]), len(sides[state, False]))
+            name_width = text_width(shortened(state), STATE_FONT) + BOX_PADDING
+            self.widths[state] = self.extents[state] = max(LEAST_BOX_WIDTH, name_width, PORT_PITCH * (count + 1))
+        for (state, _), touching in sides.items():
+            touching.sort(key=lambda route: self._port_rank(route, state))
+            for index, route in enumerate(touching):
+                self.ports[route, state] = self.widths[state] * (index + 1) / (len(touching) + 1)
+            self._place_loops(state, [route for route in reversed(touching) if route.is_loop])
+
+    def _port_rank(self, route: _Route, state: str) -> float:
+        """From left to right: near targets on the left, far ones, far ones on the right, near ones, and loops. So few
+        lines cross, because short trunks are next to the row."""
+        if route.is_loop:
+            return float("inf")
+        others = route.others(state)
+        distance = sum(self.columns[other] for other in others) / len(others) - self.columns[state]
+        return 1 / distance if distance else 0.0
+
+    def _place_loops(self, state: str, loops: list[_Route]) -> None:
+        """From the innermost. The outermost leaves nearest to the middle of the right side, so that loops do not cross."""
+        reach = self.widths[state] + LOOP_REACH
+        for index, route in enumerate(loops):
+            reach = max(reach, self.ports[route, state] + route.label_width + LABEL_GAP)
+            self.loops[route] = reach, 10 - 6 * index / len(loops)
+            self.extents[state] = max(self.extents[state], reach)
+            reach += LOOP_PITCH
+
+    def place_columns(self) -> None:
+        """From left to right, with room for the label of every route between its target and the nearest origin."""
+        labelled: dict[str, list[_Route]] = {state: [] for state in self.columns}
+        for route in self.routes:
+            if not route.is_loop:
+                labelled[self._beside_label(route)[1]].append(route)
+        edge = MARGIN
+        for state, routes in labelled.items():
+            self.left[state] = edge
+            for route in routes:
+                start, end = self._label_range(route)
+                self.left[state] += max(0.0, start + route.label_width + 2 * LABEL_GAP - end)
+            edge = self.left[state] + self.extents[state] + BOX_GAP
+
+    def _beside_label(self, route: _Route) -> list[str]:
+        """The target and the nearest origin, between which all branches from that side have met, from left to right."""
+        nearest = min(route.origins, key=lambda origin: abs(self.columns[origin] - self.columns[route.to]))
+        return sorted((route.to, nearest), key=self.columns.__getitem__)
+
+    def _label_range(self, route: _Route) -> tuple[float, float]:
+        if route.is_loop:
+            return self._port(route, route.to), self.left[route.to] + self.loops[route][0]
+        first, last = self._beside_label(route)
+        if route.zone is None:
+            return self.left[first] + self.extents[first], self.left[last]
+        return self._port(route, first), self._port(route, last)
+
+    def place_levels(self) -> None:
+        """Short trunks nearest to the success path; a trunk gets the first level where it touches no other."""
+        for zone in (PATH, FAILURES, ENDS):
+            taken: list[list[tuple[float, float]]] = []
+            levels: dict[_Route, int] = {}
+            spans = {route: self._span(route) for route in self.routes if route.zone == zone}
+            for route, (left, right) in sorted(spans.items(), key=lambda each: each[1][1] - each[1][0]):
+                free = (
+                    level
+                    for level, others in enumerate(taken)
+                    if all(right + LINE_DISTANCE < start or end + LINE_DISTANCE < left for start, end in others)
+                )
+                levels[route] = next(free, len(taken))
+                if levels[route] == len(taken):
+                    taken.append([])
+                taken[levels[route]].append((left, right))
+            self._place_row(zone, levels, len(taken))
+
+    def _span(self, route: _Route) -> tuple[float, float]:
+        places = [*self._label_range(route), *(self._port(route, origin) for origin in route.origins)]
+        return min(places), max(places)
+
+    def _place_row(self, row: int, levels: Mapping[_Route, int], count: int) -> None:
+        has_states = row in self.rows.values()
+        if count or (has_states and row != PATH):
+            self.bottom += LEVEL_PITCH * (count + 1)
+        self.tops.append(self.bottom)
+        for route, level in levels.items():
+            self.trunks[route] = self.bottom - LEVEL_PITCH * (level + 1 if row == PATH else count - level)
+        self.bottom += STATE_HEIGHT if has_states else 0.0
+
+    def trunk(self, route: _Route) -> ActionTrunk:
+        start, end = self._label_range(route)
+        y = self.trunks.get(route, self.tops[PATH] + STATE_HEIGHT / 2)
+        label = LabelBox(route.label, (start + end) / 2, y, route.label_width)
+        return ActionTrunk(
+            route.action, route.to, route.on_error, route.pattern, label, tuple(self._branches(route, y))
+        )
+
+    def _branches(self, route: _Route, y: float) -> Iterator[TrunkBranch]:
+        if route.zone is None:
+            (origin,) = route.origins
+            yield TrunkBranch(origin, ((self.left[origin] + self.widths[origin], y), (self.left[route.to], y)))
+            return
+        x = self._port(route, route.to)
+        arrival = ((x, y), (x, self._edge(route, route.to)))
+        if route.is_loop:
+            yield TrunkBranch(route.to, (*self._loop_start(route, y), *arrival))
+            return
+        starts = [self._port(route, origin) for origin in route.origins]
+        for origin, start in zip(route.origins, starts, strict=True):
+            corner = ((start, self._edge(route, origin)), (start, y))
+            is_outermost = start == (min(starts) if start < x else max(starts))
+            join = (*corner, (start + (JOIN_LENGTH if start < x else -JOIN_LENGTH), y))
+            yield TrunkBranch(origin, (*corner, *arrival), None if is_outermost else join)
+
+    def _loop_start(self, route: _Route, y: float) -> tuple[Point, ...]:
+        """Out of the right side and around the corner."""
+        reach, distance = self.loops[route]
+        left, middle = self.left[route.to], self.top(route.to) + STATE_HEIGHT / 2
+        out = middle - distance if self._is_above(route, route.to) else middle + distance
+        return (left + self.widths[route.to], out), (left + reach, out), (left + reach, y)
+
+    def top(self, state: str) -> float:
+        return self.tops[self.rows[state]]
+
+    def _is_above(self, route: _Route, state: str) -> bool:
+        return route.zone == self.rows[state]
+
+    def _edge(self, route: _Route, state: str) -> float:
+        return self.top(state) + (0.0 if self._is_above(route, state) else STATE_HEIGHT)
+
+    def _port(self, route: _Route, state: str) -> float:
+        return self.left[state] + self.ports[route, state]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.lifecycle.diagram_edges import diagram_edges
 from mainstay.control.domain.lifecycle.drawn_text import printable
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 
@@ -13,9 +12,13 @@ def draw_mermaid(lifecycle: Lifecycle) -> str:
     lines = ["stateDiagram-v2"]
     lines += [f'    state "{_quoted(state)}" as {number[state]}' for state in lifecycle.states]
     lines.append(f"    [*] --> {number[lifecycle.initial_state]}")
-    for arrow in diagram_edges(lifecycle):
-        text = _quoted(", ".join(arrow.labels))
-        lines.append(f"    {number[arrow.origin]} --> {number[arrow.to]} : {text}")
+    # One arrow for success and one for errors between two states, labelled by the actions. A dict keeps their order.
+    labels: dict[tuple[str, str, bool], dict[str, None]] = {}
+    for action, each in lifecycle.transitions():
+        failed = "" if not each.on_error else " fails" if each.pattern is None else f" fails: {each.pattern}"
+        labels.setdefault((each.origin, each.to, each.on_error), {})[f"{action.name}{failed}"] = None
+    for (origin, to, _), texts in labels.items():
+        lines.append(f"    {number[origin]} --> {number[to]} : {_quoted(', '.join(texts))}")
     lines += [f"    {number[state]} --> [*]" for state in lifecycle.states if state in lifecycle.terminal_states]
     running = [number[state] for state in lifecycle.states if state in lifecycle.running_states]
     if running:

@@ -12,6 +12,7 @@ import msgspec
 from mainstay.control.access import Caller, Role, relation_of
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
+from mainstay.control.domain.lifecycle.svg import ServiceMoves
 from mainstay.control.domain.lifecycle.transitions import success_path
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime_by_day
 from mainstay.control.operations import events, jobs, services
@@ -31,7 +32,7 @@ from mainstay.control.store.services import (
 )
 from mainstay.control.web.action_addresses import action_address
 from mainstay.control.web.contract import PageAnswer, PageCall, WebPage
-from mainstay.control.web.drawings.lifecycle import ServiceMoves, draw_lifecycle
+from mainstay.control.web.drawings.lifecycle import draw_lifecycle
 from mainstay.control.web.drawings.metric_chart import MetricPoint, draw_metric_chart
 from mainstay.control.web.drawings.uptime_bar import UptimeDay, draw_uptime_bar, percent
 from mainstay.control.web.views.diffs import DiffBudget
