@@ -35,7 +35,7 @@ BUDGET = {
     "blueprints": 1970,
     "cli": 10380,
     "control": 1110,
-    "control/api": 3400,
+    "control/api": 3420,
     "control/domain": 4520,
     "control/operations": 6120,
     "control/store": 4420,

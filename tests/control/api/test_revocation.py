@@ -121,6 +121,38 @@ def test_a_long_poll_is_refused_soon_after_its_token_ends(scenario: Scenario) ->
     assert max(at for _, at in replies) - ended < SECONDS
 
 
+def test_a_revoked_caller_gets_nothing_that_it_waits_for(scenario: Scenario) -> None:
+    """Although the pass over the open connections, every two seconds, has not seen it yet."""
+    tokens = [
+        scenario.admin.post("/tokens", {"name": unique("t"), "role": "agent", "scopeId": scenario.agent_id})
+        for _ in range(6)
+    ]
+    clients = [scenario.admin.as_token(each["value"]) for each in tokens]
+    participant = Target(scenario, "participant")
+    ready = threading.Event()
+    seen: list[bytes] = []
+
+    def read_stream() -> None:
+        for piece in participant.client.open_stream("/api/v1/events/stream").stream(1024):
+            ready.set()
+            seen.append(piece)
+
+    with ThreadPoolExecutor(len(clients) + 1) as threads:
+        polls = [threads.submit(each.call, "GET", "/api/v1/jobs/pending?wait=30") for each in clients]
+        stream = threads.submit(read_stream)
+        assert ready.wait(10)
+        # Until all of them wait.
+        time.sleep(1)
+        for each in tokens[1:]:
+            scenario.admin.delete(f"/tokens/{each['id']}")
+        participant.delete()
+        scenario.admin.patch(f"/participants/{participant.participant_id}", {"name": unique("after")})
+        scenario.order(scenario.service_type(None, SIMPLE))
+        assert [each.result(timeout=30).status for each in polls] == [200, 401, 401, 401, 401, 401]
+        stream.result(timeout=30)
+    assert b"participant.updated" not in b"".join(seen)
+
+
 def test_a_waiting_plan_is_refused_soon_after_its_token_ends(scenario: Scenario) -> None:
     target = Target(scenario, "participant")
     kind = scenario.service_type(None, SIMPLE)

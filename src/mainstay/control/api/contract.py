@@ -156,18 +156,23 @@ class Call:
 
     async def wait_until_found(self, topic: str, check: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Calls `check` now and after each announcement, until it finds something or the time is up or the server stops.
-        Raises the refusal if the token of the caller ends meanwhile. While the database is unavailable it goes on waiting."""
+        Raises the refusal if the token of the caller ends meanwhile, also if that is found only when there is something. While the database is unavailable it goes on waiting."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         dependencies = self.dependencies
         stopping = dependencies.readiness.stopping
         caller = self.required_caller
+        has_waited = False
         with dependencies.open_connections.opened(caller) as connection:
             while True:
                 with dependencies.store.bus.listening(topic) as news:
                     connection.refuse_if_ended()
                     try:
                         found = await check()
+                        if found and has_waited:
+                            await dependencies.open_connections.confirm(
+                                connection, dependencies.store, dependencies.clock
+                            )
                         left = until - loop.time()
                         if found or left <= 0 or stopping.is_set():
                             return found
@@ -176,6 +181,7 @@ class Call:
                         if left <= 0 or stopping.is_set():
                             raise
                     dependencies.long_poll_slots.refuse_if_full(caller)
+                    has_waited = True
                     with dependencies.long_poll_slots.taken(caller):
                         await first_of((news, stopping, connection.ended), left)
 

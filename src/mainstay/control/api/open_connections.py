@@ -1,10 +1,11 @@
-"""Long polls and streams end with their token or browser session. One query per pass checks all open connections."""
+"""Long polls and streams end with their token or browser session. One query per pass checks all open connections, and
+each is checked again before it receives something that it has waited for."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -46,6 +47,8 @@ class OpenConnections:
 
     def __init__(self) -> None:
         self._open: set[OpenConnection] = set()
+        self._unconfirmed: set[OpenConnection] = set()
+        self._confirming = asyncio.Lock()
 
     @contextlib.contextmanager
     def opened(self, caller: Caller, session_id: str | None = None) -> Iterator[OpenConnection]:
@@ -57,7 +60,23 @@ class OpenConnections:
             self._open.discard(connection)
 
     async def end_refused(self, store: Store, now: datetime) -> None:
-        checked = list(self._open)
+        await self._end_refused(list(self._open), store, now)
+
+    async def confirm(self, connection: OpenConnection, store: Store, clock: Callable[[], datetime]) -> None:
+        """Raises the refusal if the token has ended. One commit wakes many connections: those that come while a query
+        runs share the next one."""
+        self._unconfirmed.add(connection)
+        try:
+            async with self._confirming:
+                if connection in self._unconfirmed:
+                    checked = set(self._unconfirmed)
+                    await self._end_refused(checked, store, clock())
+                    self._unconfirmed -= checked
+        finally:
+            self._unconfirmed.discard(connection)
+        connection.refuse_if_ended()
+
+    async def _end_refused(self, checked: Collection[OpenConnection], store: Store, now: datetime) -> None:
         hashes = sorted({each.token_hash for each in checked})
         if not hashes:
             return

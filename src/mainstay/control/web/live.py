@@ -14,6 +14,7 @@ import structlog
 
 from mainstay.control.access import Caller, relation_of
 from mainstay.control.api.contract import Dependencies
+from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.api.long_poll import first_of
 from mainstay.control.operations import events
 from mainstay.control.operations.machinery.unit_of_work import EVENT_TOPIC
@@ -219,7 +220,10 @@ async def live_messages(
                 yield ENDED
                 return
             if waiting := stream.take():
-                yield waiting
+                with contextlib.suppress(HttpRefusal):
+                    await dependencies.open_connections.confirm(connection, dependencies.store, dependencies.clock)
+                if not connection.ended.is_set():
+                    yield waiting
                 continue
             await first_of((stream.changed, stopping, connection.ended), HEARTBEAT_SECONDS)
             if not stream.changed.is_set() and hub.newest is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 
 import msgspec
 
 from mainstay.control.api.contract import Answer, Call, Endpoint
+from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.api.long_poll import first_of
 from mainstay.control.api.nouns import page_endpoint
 from mainstay.control.operations import events, subscriptions
@@ -88,6 +90,9 @@ async def _send_events(call: Call, last: int, deleted: int) -> AsyncIterator[byt
                 async with call.reading() as work:
                     found = await subscriptions.events_after(work, last, STREAMED_AT_ONCE)
                     newest = await last_number(work.tx)
+                if found:
+                    with contextlib.suppress(HttpRefusal):
+                        await dependencies.open_connections.confirm(connection, store, dependencies.clock)
                 for event in found:
                     if connection.ended.is_set():
                         return
