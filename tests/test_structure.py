@@ -31,8 +31,8 @@ MOST_LINES_OF_A_MODULE = 600
 # Code lines of each package: no blank lines, comments and docstrings. A larger number needs a decision that says why.
 BUDGET = {
     ".": 1,
-    "agent": 2590,
-    "blueprints": 1970,
+    "agent": 2550,
+    "blueprints": 1910,
     "cli": 10380,
     "control": 1110,
     "control/api": 3420,
@@ -41,16 +41,16 @@ BUDGET = {
     "control/store": 4420,
     "control/vault": 120,
     "control/web": 6960,
-    "converge": 3030,
+    "converge": 3020,
     "converge/health_checks": 60,
-    "converge/host": 5090,
-    "converge/manifest": 3380,
+    "converge/host": 5070,
+    "converge/manifest": 3360,
     "converge/providers": 1740,
     "converge/resources": 1640,
     "foundation": 1090,
     "nouns": 450,
     "packaging": 350,
-    "push": 1920,
+    "push": 1890,
 }
 
 
@@ -315,27 +315,11 @@ def test_the_file_of_a_resource_type_and_of_a_provider_has_its_name() -> None:
             assert provider.name == file, f"providers/{name}/{file}.py: PROVIDER.name must be {file!r}"
 
 
-# Cycles that remain, in the order in which `import_cycles` returns them; none may be added.
-KNOWN_CYCLES = [
-    [
-        "mainstay.converge.manifest.expressions",
-        "mainstay.converge.manifest.references",
-        "mainstay.converge.manifest.sandbox",
-        "mainstay.converge.manifest.static_checks",
-    ],
-]
-
-
 def test_no_modules_import_each_other() -> None:
     """Neither directly nor through others, inside functions and for types included: such modules are read as one."""
-    found = import_cycles(import_graph(SOURCE))
     report(
         [
-            *(
-                f"{' → '.join(each)} → …: move what they share to a third module"
-                for each in found
-                if each not in KNOWN_CYCLES
-            ),
-            *(f"remove {each} from KNOWN_CYCLES: the cycle is gone" for each in KNOWN_CYCLES if each not in found),
+            f"{' → '.join(each)} → …: move what they share to a third module"
+            for each in import_cycles(import_graph(SOURCE))
         ]
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from applying import apply_text
 from mainstay.agent import job_documents
 from mainstay.agent.blueprint import find_secrets, schema_members
-from mainstay.converge.manifest.expressions import holds_secret
+from mainstay.converge.manifest.scope import holds_secret
 from mainstay.converge.report import Report
 from mainstay.foundation.text import KeptSecret, Tainted
 

@@ -13,9 +13,10 @@ import pytest
 from loading import faults_of, load_text
 from mainstay.converge.command_words import join_words, split_words
 from mainstay.converge.manifest.command_templates import render_words
-from mainstay.converge.manifest.expressions import Template, TemplateScope, Unresolved
+from mainstay.converge.manifest.expressions import Template
 from mainstay.converge.manifest.manifest_warnings import shell_warnings
 from mainstay.converge.manifest.rendering import render_manifest
+from mainstay.converge.manifest.scope import TemplateScope, Unresolved
 from mainstay.converge.value_kinds import Unfit
 from mainstay.foundation.text import Tainted
 from torture import count_of

@@ -6,22 +6,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mainstay.converge.host.sources import read_bytes
 from mainstay.converge.manifest.faults import Faults
 from mainstay.converge.value_kinds import Unfit, describe, parse_duration
 from mainstay.foundation.documents import read_yaml
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.yaml.document import decode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from mainstay.foundation.faults import DocumentPath
 
 DEFINITION = "blueprint.yaml"
 SERVICE_TYPE = "service-type.yaml"

@@ -9,8 +9,11 @@ import shutil
 import tarfile
 import threading
 import zlib
+from collections.abc import Mapping, Sequence
 
-from mainstay.agent.blueprint import LEFT_OUT, digest_of, read_blueprint
+from mainstay.agent.blueprint import LEFT_OUT, Blueprint, digest_of, read_blueprint
+from mainstay.agent.client import Client
+from mainstay.agent.log import Log
 from mainstay.agent.signatures import (
     SIGNATURE,
     SignedFile,
@@ -20,18 +23,9 @@ from mainstay.agent.signatures import (
     statement,
 )
 from mainstay.converge.host.bundles import BundleRefused, tar_entries, write_entries
-from mainstay.converge.host.state import list_names
+from mainstay.converge.host.state import StateDirectory, list_names
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.private_files import remove
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from mainstay.agent.blueprint import Blueprint
-    from mainstay.agent.client import Client
-    from mainstay.agent.log import Log
-    from mainstay.converge.host.state import StateDirectory
 
 MOST_KEPT = 100
 LARGEST_UNPACKED_BYTES = 100 * 1024 * 1024

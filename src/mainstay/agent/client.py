@@ -6,7 +6,10 @@ import hmac
 import http.client
 import io
 import json
+import socket
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
@@ -15,11 +18,6 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.numbers import parse_count
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
 API = "/api/v1"
 TIMEOUT_SECONDS = 30.0
@@ -265,14 +263,6 @@ def _read_events(reply: urllib3.BaseHTTPResponse) -> Iterator[Any]:
                 lines = []
 
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from typing import Any
-
-    from _typeshed import WriteableBuffer
-
-
 class TimedStream(io.RawIOBase):
     """Reads one response from a socket. The timeout of the socket at its start is the limit for all of it."""
 
@@ -284,7 +274,7 @@ class TimedStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
+    def readinto(self, buffer: Any) -> int | None:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mainstay.agent.blueprint_cache import BlueprintCache
+from mainstay.agent.client import Client
+from mainstay.agent.log import Log
 from mainstay.agent.metrics import AgentMetrics
 from mainstay.agent.services_in_use import ServicesInUse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from mainstay.agent.blueprint_cache import BlueprintCache
-    from mainstay.agent.client import Client
-    from mainstay.agent.log import Log
-    from mainstay.converge.host.state import StateDirectory
+from mainstay.converge.host.state import StateDirectory
 
 FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 60.0

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mainstay.agent.client import Client, ServerRefusal
 from mainstay.converge.host.state import StateDirectory, configuration_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FILE = "agent.json"
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Iterable
+from typing import Any
 
+from mainstay.converge.host.files import Files
+from mainstay.converge.report import Event, Report
 from mainstay.converge.resources.file import FileState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
     from mainstay.agent.job_documents import Place
-    from mainstay.converge.host.files import Files
-    from mainstay.converge.report import Event, Report
+
 
 COMPARED_FIELDS = (
     "type",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 
-from mainstay.converge.manifest.expressions import SecretMembers, holds_secret, taint
-from mainstay.converge.report import FAILED, UNMET
+from mainstay.converge.manifest.scope import SecretMembers, holds_secret, taint
+from mainstay.converge.report import FAILED, UNMET, Event, Report
 from mainstay.converge.resources.file import PRESENT, FileState
 from mainstay.foundation.text import KeptSecret, Tainted, line_problem, shorten
 from mainstay.foundation.vault import VAULT_PREFIX
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.host.written_files import WrittenFiles
-    from mainstay.converge.report import Event, Report
     from mainstay.foundation.faults import DoesNotLoad
 
     SchemaPath = tuple[str, ...]

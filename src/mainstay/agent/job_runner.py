@@ -48,7 +48,7 @@ PRELOADED = (
     "mainstay.converge.host.commands",
     "mainstay.converge.host.running_command",
     "mainstay.converge.host.trees",
-    "mainstay.converge.manifest.sandbox",
+    "mainstay.converge.manifest.evaluation",
 )
 
 

@@ -9,16 +9,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from typing import Any
 
-from mainstay.converge.host.state import list_names, read_text
-from mainstay.converge.manifest.expressions import holds_secret
+from mainstay.converge.host.state import StateDirectory, list_names, read_text
+from mainstay.converge.manifest.scope import holds_secret
 from mainstay.foundation.private_files import remove
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mainstay.converge.host.state import StateDirectory
 
 
 # No repr: the result may contain secrets.

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import Any, Self
 
 from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.agent.context import AgentContext
 from mainstay.agent.responses import RENEWED, require_shape
-from mainstay.agent.stop_flag import CANCELLED, now
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Self
-
-    from mainstay.agent.context import AgentContext
-    from mainstay.agent.stop_flag import LeaseStopFlag
+from mainstay.agent.stop_flag import CANCELLED, LeaseStopFlag, now
 
 RENEW_EVERY_SECONDS = 5.0
 PROGRESS_EVERY_SECONDS = 1.0

@@ -5,22 +5,18 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from mainstay.agent.client import ServerRefusal, Unreachable
+from mainstay.agent.context import AgentContext
 from mainstay.agent.job_documents import service_key
 from mainstay.agent.job_runner import Outcome, failed, run_job
 from mainstay.agent.journal import JobJournal, JobJournalEntry
 from mainstay.agent.log import origin_of
 from mainstay.agent.responses import ORPHAN, require_shape
 from mainstay.agent.stop_flag import now
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from mainstay.agent.context import AgentContext
-    from mainstay.converge.failures import StopFlag
+from mainstay.converge.failures import StopFlag
 
 LONGEST_BACKOFF_SECONDS = 3600.0
 # Pause before what could not be done now: the server is away, or a job still uses the service.

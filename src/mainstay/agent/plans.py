@@ -5,26 +5,20 @@ Nothing of a plan is stored or logged: the request contains secrets."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from mainstay.agent import job_documents
 from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.context import Backoff
+from mainstay.agent.context import AgentContext, Backoff
 from mainstay.agent.job_runner import HostRun, find_manifest, stored_report, time_limit
 from mainstay.agent.log import origin_of
 from mainstay.agent.responses import PLAN, require_items
-from mainstay.converge.failures import Stopped
+from mainstay.converge.failures import StopFlag, Stopped
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import Locked
 from mainstay.foundation.faults import DoesNotLoad
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.context import AgentContext
-    from mainstay.converge.failures import StopFlag
 
 POLL_SECONDS = 60
 POLL_GRACE_SECONDS = 15

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from mainstay.agent.job_documents import service_key
+from mainstay.agent.metrics import AgentMetrics
 from mainstay.agent.stop_flag import STOPPING, LeaseStopFlag
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.metrics import AgentMetrics
 
 # The server knows the end of a job before its thread has ended: how long to wait for the thread.
 JOB_END_WAIT_SECONDS = 2.0

@@ -10,16 +10,13 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mainstay.agent.blueprint import NAME, VERSION
 from mainstay.foundation.digests import sha256_of
 from mainstay.foundation.faults import DoesNotLoad, Fault
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
 
 SIGNATURE = "blueprint.sig"
 NOT_SIGNED = "blueprint is not signed by a trusted key"

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from mainstay.agent.blueprint import DEFINITION, SERVICE_TYPE, read_blueprint
+from mainstay.agent.blueprint import DEFINITION, SERVICE_TYPE, Blueprint, read_blueprint
 from mainstay.blueprints.bundle import pack
 from mainstay.blueprints.checked_manifest import CheckedManifest
 from mainstay.blueprints.example_orders import FOLDER, read_orders
@@ -19,10 +18,11 @@ from mainstay.blueprints.sample_values import sample_roots
 from mainstay.blueprints.secret_findings import find_exposed_secrets
 from mainstay.blueprints.value_findings import find_wrong_control, find_wrong_outputs
 from mainstay.control.domain.blueprints import undeclared_names
+from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.properties.contract import ASSUMED, Actor, EvaluationContext, Operation
 from mainstay.control.domain.properties.engine import Rejected, decide
 from mainstay.control.domain.refusals import InvalidDefinition
-from mainstay.control.domain.service_types import parse_service_type
+from mainstay.control.domain.service_types import ServiceTypeDefinition, parse_service_type
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.converge.host.sources import read_bytes
 from mainstay.converge.run import RunRequest, load
@@ -30,11 +30,6 @@ from mainstay.foundation.documents import read_yaml
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.yaml.document import decode
-
-if TYPE_CHECKING:
-    from mainstay.agent.blueprint import Blueprint
-    from mainstay.control.domain.lifecycle.schema import Lifecycle
-    from mainstay.control.domain.service_types import ServiceTypeDefinition
 
 
 def check_blueprint(directory: str) -> tuple[Blueprint | None, Findings]:

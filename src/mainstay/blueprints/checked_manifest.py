@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import Any
 
-from mainstay.blueprints.expressions import Reader, Text, texts_in
+from mainstay.agent.blueprint import Blueprint
+from mainstay.blueprints.expressions import Reader, Use
 from mainstay.blueprints.findings import FileFindings, Findings
+from mainstay.control.domain.service_types import ServiceTypeDefinition
+from mainstay.converge.contract import HealthCheck, Property, Resource
 from mainstay.converge.host.sources import read_bytes
+from mainstay.converge.manifest import Manifest
 from mainstay.converge.manifest.expressions import Template
+from mainstay.converge.manifest.manifest_warnings import Text, texts_in
 from mainstay.converge.value_kinds import COMMAND
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.yaml.document import decode, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from mainstay.agent.blueprint import Blueprint
-    from mainstay.blueprints.expressions import Use
-    from mainstay.control.domain.service_types import ServiceTypeDefinition
-    from mainstay.converge.contract import HealthCheck, Property, Resource
-    from mainstay.converge.manifest import Manifest
-    from mainstay.foundation.faults import DocumentPath
 
 
 class CheckedManifest:

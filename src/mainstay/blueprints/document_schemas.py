@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from mainstay.agent import blueprint
 from mainstay.blueprints import example_orders
 from mainstay.control.domain.lifecycle import parse as lifecycle
 from mainstay.control.domain.properties import deprecated_keys
 from mainstay.control.domain.properties import parse as properties
-from mainstay.control.domain.properties.contract import SecretKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from mainstay.control.domain.properties.contract import Rulebook
+from mainstay.control.domain.properties.contract import Rulebook, SecretKind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TEXT: Mapping[str, Any] = {"type": "string"}

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from mainstay.agent.blueprint import read_map
 from mainstay.converge.host.state import list_names
 from mainstay.converge.value_kinds import describe
-from mainstay.foundation.faults import DoesNotLoad
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.foundation.faults import Fault
+from mainstay.foundation.faults import DoesNotLoad, Fault
 
 FOLDER = "orders"
 KEYS = ("description", "properties", "change", "pools", "options")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import jinja2
 from jinja2 import nodes
 
-from mainstay.converge.manifest.expressions import BadExpression, Expression, environment, split
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
+from mainstay.converge.manifest.expressions import Expression, split
+from mainstay.converge.manifest.sandbox import environment
+from mainstay.converge.manifest.scope import BadExpression
 
 ROOTS = ("properties", "service", "job", "instance", "data", "facts", "environ", "each")
 # Spellings of the roots in expressions.
@@ -42,31 +39,6 @@ class Flow(NamedTuple):
     use: Use
     # The filter that makes the value safe; None if the value is written as it is.
     escape: str | None
-
-
-class Text(NamedTuple):
-    """A text with expressions in a manifest, and its path."""
-
-    path: DocumentPath
-    text: str
-    at_key: bool = False
-    # An expression without braces, as in `control`.
-    is_bare: bool = False
-
-
-def texts_in(node: Node, path: DocumentPath = ()) -> Iterator[Text]:
-    if isinstance(node, dict):
-        for key, child in node.items():
-            if "{{" in key:
-                yield Text((*path, key), key, at_key=True)
-            yield from texts_in(child, (*path, key))
-    elif isinstance(node, list):
-        for index, child in enumerate(node):
-            yield from texts_in(child, (*path, index))
-    elif isinstance(node, str):
-        in_control = len(path) > 1 and path[-2] == "control" and path[-1] in ("if", "unless")
-        if "{{" in node or in_control:
-            yield Text(path, node, is_bare=in_control and "{{" not in node)
 
 
 class Reader:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.yaml.document import locate, nearest_place
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from mainstay.foundation.faults import DocumentPath
 
 STEP = re.compile(r'([^.\[\]]+)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 

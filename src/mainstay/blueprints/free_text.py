@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from mainstay.converge.command_words import UNQUOTED_CHARACTERS, Slot
 from mainstay.foundation.text import line_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
 
 # Characters that decide whether a text is safe: a shell gives no meaning to other ones, and none of them ends a line.
 PROBES = [chr(code) for code in range(0x100)] + list("\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069")

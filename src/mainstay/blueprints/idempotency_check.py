@@ -7,25 +7,20 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from mainstay.agent import drift, job_documents
 from mainstay.agent.context import AgentContext, AgentSettings, WorkArea
 from mainstay.agent.enrolment import read_enrolment
-from mainstay.agent.job_runner import HostRun, open_secrets
+from mainstay.agent.job_runner import HostRun, Outcome, open_secrets
+from mainstay.agent.lease import Lease
 from mainstay.agent.log import Log
 from mainstay.agent.loop import AgentLoop
+from mainstay.agent.stop_flag import LeaseStopFlag
 from mainstay.converge.apply import Options
 from mainstay.converge.host.state import StateDirectory, state_path
 from mainstay.converge.report import FAILED, UNMET
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.agent.job_runner import Outcome
-    from mainstay.agent.lease import Lease
-    from mainstay.agent.stop_flag import LeaseStopFlag
 
 # One job at a time, so that the output is in order.
 JOBS, LEASE_SECONDS = 1, 60

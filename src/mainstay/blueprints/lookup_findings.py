@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from mainstay.blueprints.expressions import Text, texts_in
+from mainstay.blueprints.checked_manifest import CheckedManifest
+from mainstay.blueprints.expressions import Use
 from mainstay.control.domain.properties.contract import Actor, PropertyType, SecretKind
+from mainstay.control.domain.properties.declaration import PropertyDeclaration
+from mainstay.converge.manifest.manifest_warnings import Text, texts_in
 from mainstay.foundation.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    from mainstay.blueprints.checked_manifest import CheckedManifest
-    from mainstay.blueprints.expressions import Use
-    from mainstay.control.domain.properties.declaration import PropertyDeclaration
 
 # Names below `service` and `job`. Names below `instance` come from the outputs of the manifests.
 SERVICE_NAMES = ("id", "name", "status", "root", "type")

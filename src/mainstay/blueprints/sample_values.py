@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Any
 
-from mainstay.blueprints.expressions import texts_in
+from mainstay.blueprints.checked_manifest import CheckedManifest
 from mainstay.control.domain.properties.contract import PropertyType
+from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.converge.host.sources import read_bytes
+from mainstay.converge.manifest.manifest_warnings import texts_in
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.text import Tainted
 from mainstay.foundation.yaml.document import decode, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from mainstay.blueprints.checked_manifest import CheckedManifest
-    from mainstay.control.domain.properties.declaration import PropertyDeclaration
 
 SAMPLE_ID = "00000000-0000-4000-8000-000000000000"
 

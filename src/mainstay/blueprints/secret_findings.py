@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-from mainstay.converge.manifest.expressions import EACH, Template, holds_secret, step
+from mainstay.blueprints.checked_manifest import CheckedManifest
+from mainstay.blueprints.expressions import Use
+from mainstay.converge.contract import Property, Resource
+from mainstay.converge.manifest.expressions import Template
+from mainstay.converge.manifest.scope import EACH, holds_secret, step
 from mainstay.converge.value_kinds import COMMAND
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mainstay.blueprints.checked_manifest import CheckedManifest
-    from mainstay.blueprints.expressions import Use
-    from mainstay.converge.contract import Property, Resource
 
 READABLE_BY_OTHERS, READABLE_BY_GROUP = 0o004, 0o040
 

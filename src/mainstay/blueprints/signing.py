@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 
-from mainstay.agent.blueprint import LEFT_OUT, read_blueprint
+from mainstay.agent.blueprint import LEFT_OUT, Blueprint, read_blueprint
 from mainstay.agent.signatures import (
     KEY_BYTES,
     SIGNATURE,
@@ -19,10 +19,6 @@ from mainstay.agent.signatures import (
     statement,
 )
 from mainstay.foundation.private_files import write_private_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.agent.blueprint import Blueprint
 
 PUBLIC_MODE = 0o644
 # Without it, a public key could be used as a private one: both have 32 bytes.

@@ -11,24 +11,21 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mainstay.agent.blueprint import Blueprint
 from mainstay.agent.client import Client, ServerRefusal, Unreachable
 from mainstay.blueprints.bundle import pack
+from mainstay.blueprints.example_orders import ExampleOrder
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.service_types import parse_service_type
 from mainstay.control.rulebook import installed_rulebook
 from mainstay.foundation.private_files import write_private_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from mainstay.agent.blueprint import Blueprint
-    from mainstay.blueprints.example_orders import ExampleOrder
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from mainstay.agent.job_documents import OUTPUT_KEYS
+from mainstay.blueprints.checked_manifest import CheckedManifest
 from mainstay.blueprints.secret_findings import carries_secret
 from mainstay.control.domain.properties.contract import Actor
+from mainstay.control.domain.properties.declaration import PropertyDeclaration
+from mainstay.converge.contract import Resource
 from mainstay.converge.failures import Failure
-from mainstay.converge.manifest.expressions import Unresolved
+from mainstay.converge.manifest.scope import Unresolved
 from mainstay.converge.value_kinds import describe
+from mainstay.foundation.faults import DocumentPath
 from mainstay.foundation.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.blueprints.checked_manifest import CheckedManifest
-    from mainstay.control.domain.properties.declaration import PropertyDeclaration
-    from mainstay.converge.contract import Resource
-    from mainstay.foundation.faults import DocumentPath
 
 
 def find_wrong_control(checked: CheckedManifest, resource: Resource) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.converge.batching import Batching, try_each
-from mainstay.converge.contract import NEW_SECRET, NO_SECRET
+from mainstay.converge.contract import NEW_SECRET, NO_SECRET, Change, Provider, Resource, ResourceType, State
 from mainstay.converge.failures import (
     CommandFailed,
     DesiredStateFailed,
@@ -15,9 +15,9 @@ from mainstay.converge.failures import (
     describe_os_error,
     kind_of,
 )
-from mainstay.converge.manifest.expressions import Unresolved
+from mainstay.converge.manifest.scope import Unresolved
 from mainstay.converge.manifest.values import evaluate_condition, render_deferred, render_tree
-from mainstay.converge.report import CHANGED, FAILED, NOT_REACHED, STABLE, UNMET, Event, Report
+from mainstay.converge.report import CHANGED, FAILED, NOT_REACHED, STABLE, UNMET, Event, Observer, Report
 from mainstay.converge.value_kinds import Unfit, conceal, to_text
 from mainstay.foundation import Struct
 
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
-    from mainstay.converge.contract import Change, Provider, Resource, ResourceType, State
     from mainstay.converge.failures import StopFlag
     from mainstay.converge.history import Ledger
     from mainstay.converge.host.host import Host
     from mainstay.converge.manifest import Manifest
     from mainstay.converge.manifest.expressions import Expression
     from mainstay.converge.redaction import Redactor
-    from mainstay.converge.report import Observer
 
 
 # The `error_kind` of an error that no class of failures names.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainstay.converge.host.state import AppendOnly, read_text, run_ids, statuses
+from mainstay.converge.host.state import AppendOnly, StateDirectory, read_text, run_ids, statuses
 from mainstay.converge.json_lines import document_pieces, event_lines
-from mainstay.converge.report import CHANGED, REFRESHED, STABLE, Event
+from mainstay.converge.report import CHANGED, REFRESHED, STABLE, Event, Report
 from mainstay.foundation.private_files import is_abandoned, remove
 from mainstay.foundation.text import shorten
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import Resource
-    from mainstay.converge.host.state import StateDirectory
-    from mainstay.converge.report import Report
 
 MOST_REPORTS = 1000
 LARGEST_HISTORY_BYTES = 100 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import islice
 
-from mainstay.converge.report import CHANGED, STABLE
+from mainstay.converge.report import CHANGED, STABLE, Event, Report
 from mainstay.foundation.timestamps import format_timestamp
 
 TYPE_CHECKING = False
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from mainstay.converge.report import Event, Report
 
 EVENTS_PER_PIECE = 200
 MOST_FRAMES = 64

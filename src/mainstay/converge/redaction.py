@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.command_words import join_words, split_words
-from mainstay.converge.value_kinds import COMMAND, Unfit
+from mainstay.converge.value_kinds import COMMAND, Unfit, ValueKind
 from mainstay.foundation.text import REDACTED, Tainted, shorten
 
 TYPE_CHECKING = False
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import Property, Resource, ResourceType, State
     from mainstay.converge.report import Event
-    from mainstay.converge.value_kinds import ValueKind
 
     Properties = Mapping[str, Property]
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options, Run
-from mainstay.converge.contract import NEW_SECRET
+from mainstay.converge.contract import NEW_SECRET, HealthCheckKind
 from mainstay.converge.failures import Failure, Missing, StopFlag
 from mainstay.converge.history import History, Ledger, SingleResources, TempFileJournal
 from mainstay.converge.host.clock import monotonic
-from mainstay.converge.host.files import FileWrite
+from mainstay.converge.host.files import Files, FileWrite
 from mainstay.converge.host.host import Host, process_environment
-from mainstay.converge.host.sources import ManifestText, open_child, open_manifest, read_bytes
+from mainstay.converge.host.sources import BundleTrust, ManifestText, open_child, open_manifest, read_bytes
 from mainstay.converge.host.state import (
     Busy,
     StateDirectory,
@@ -26,34 +26,28 @@ from mainstay.converge.host.state import (
     write_report_file,
 )
 from mainstay.converge.json_lines import report_pieces
-from mainstay.converge.manifest import Manifest, Source
-from mainstay.converge.manifest.expressions import Unresolved, taint
+from mainstay.converge.manifest import Manifest, OpenedManifest, Source
 from mainstay.converge.manifest.hierarchy import overlay
 from mainstay.converge.manifest.resolve import resolve
+from mainstay.converge.manifest.scope import Unresolved, taint
 from mainstay.converge.redaction import Redactor, secret_values
-from mainstay.converge.report import Observer
+from mainstay.converge.report import Event, Observer, Report
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import decode, locate, nearest_place, parse
-from mainstay.foundation.yaml.scalars import TOO_MANY_DIGITS, overlong_numbers, to_value
+from mainstay.foundation.yaml.scalars import TOO_MANY_DIGITS, Node, overlong_numbers, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.contract import HealthCheckKind
     from mainstay.converge.host.backups import Backup
-    from mainstay.converge.host.files import Files
-    from mainstay.converge.host.sources import BundleTrust
     from mainstay.converge.host.state import Lock
-    from mainstay.converge.manifest import OpenedManifest
     from mainstay.converge.manifest.manifest_warnings import Surroundings
-    from mainstay.converge.report import Event, Report
-    from mainstay.foundation.yaml.scalars import Node
 
 # How the origin of a data layer from `--set` begins.
 SETTING = "--set "
@@ -197,7 +191,7 @@ class Session:
         return text
 
     def read_template(self, path: str) -> str:
-        from mainstay.converge.manifest.sandbox import render_file
+        from mainstay.converge.manifest.evaluation import render_file
 
         if self.current is None:
             raise Unresolved("template() is available only in properties that are rendered in the run")

@@ -11,14 +11,12 @@ from functools import lru_cache
 
 from mainstay.foundation import Struct
 from mainstay.foundation.text import REDACTED, Tainted, shorten
-from mainstay.foundation.yaml.scalars import PlainScalar, to_value
+from mainstay.foundation.yaml.scalars import Node, PlainScalar, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
-
-    from mainstay.foundation.yaml.scalars import Node
 
 
 class Unfit(ValueError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from math import isfinite
 
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.yaml.document import locate, nearest_place, parse
 from mainstay.foundation.yaml.scalars import DEEPEST_NESTING, TOO_MANY_DIGITS, overlong_numbers, to_value
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from mainstay.foundation.faults import DocumentPath
 
 MOST_NUMBERS_REPORTED = 100
 TOO_DEEP = f"nested more than {DEEPEST_NESTING} levels deep"

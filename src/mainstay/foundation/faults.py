@@ -7,10 +7,10 @@ from mainstay.foundation import Struct
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
 
-    # Keys and indexes from the root of a document.
-    DocumentPath = tuple[str | int, ...]
+# Keys and indexes from the root of a document. The text of a type: nothing evaluates it in a run.
+DocumentPath: TypeAlias = "tuple[str | int, ...]"
 
 
 class Fault(Struct):

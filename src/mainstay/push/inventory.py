@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
 from mainstay.push.inventory_schema import GROUP_KEYS, HOST_KEYS, KEYS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
-
-    from mainstay.foundation.faults import DocumentPath
 
 # A name of ssh: host, user@host, an address, or ssh://user@host:port. Never an option, a path or a shell word.
 HOST_NAME = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][A-Za-z0-9._+-]*@)?[A-Za-z0-9_:\[][A-Za-z0-9._:%\[\]-]*")

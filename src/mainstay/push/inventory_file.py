@@ -8,11 +8,7 @@ import sys
 from mainstay.foundation.documents import read_json, read_yaml
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.yaml.document import decode
-from mainstay.push.inventory import parse_inventory
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.push.inventory import Inventory
+from mainstay.push.inventory import Inventory, parse_inventory
 
 LARGEST_BYTES = 16 * 1024 * 1024
 PROGRAM_SECONDS = 60.0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 HOST_KEYS: dict[str, Any] = {
     "data": {"type": ["object", "null"], "description": "data of the host; wins over that of its groups"},

@@ -11,20 +11,16 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Iterator
 
 from mainstay.converge import resources
 from mainstay.converge.host.sources import BUNDLE_ENDS, OTHER_ARCHIVE_ENDS, read_bytes
-from mainstay.converge.manifest.expressions import BadExpression, split
+from mainstay.converge.manifest.expressions import split
+from mainstay.converge.manifest.scope import BadExpression
 from mainstay.converge.redaction import secret_names
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.yaml.document import decode, parse
-from mainstay.foundation.yaml.scalars import PlainScalar
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mainstay.foundation.yaml.scalars import Node
+from mainstay.foundation.yaml.scalars import Node, PlainScalar, leaves
 
 # Properties whose value is the path of a file beside the manifest.
 PATH_PROPERTIES = ("source", "url", "manifest")
@@ -254,11 +250,4 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _texts(node: Node) -> Iterator[str]:
-    if isinstance(node, dict):
-        for child in node.values():
-            yield from _texts(child)
-    elif isinstance(node, list):
-        for child in node:
-            yield from _texts(child)
-    elif isinstance(node, str):
-        yield str(node)
+    return (str(leaf) for _, leaf in leaves(node) if isinstance(leaf, str))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-    from mainstay.push.event_spool import EventSpool
+from mainstay.push.event_spool import EventSpool
 
 EXIT_FAILED, EXIT_NOTHING_PUSHED, EXIT_LOCKED = 1, 2, 3
 LOCKED, STOPPED, DOES_NOT_LOAD = "locked", "stopped", "does_not_load"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mainstay.converge.host.bundles import MANIFEST_NAME, unpack
 from mainstay.converge.host.state import StateDirectory, new_run_id
@@ -13,14 +15,8 @@ from mainstay.converge.run import RunRequest, missing_files
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.packaging.program_file import build_program_file, program_cache_source
 from mainstay.push.contents import ContentIndex, Shipment
+from mainstay.push.inventory import InventoryHost
 from mainstay.push.manifest_files import find_files, is_bundle
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from mainstay.push.inventory import InventoryHost
 
 # Look-up roots that only the host can resolve.
 HOST_ROOTS = ("facts", "environ", "host.info")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from mainstay.converge.history import History
+from mainstay.converge.host.state import StateDirectory
 from mainstay.converge.json_lines import finite
 from mainstay.converge.report import OUTCOMES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from mainstay.converge.host.state import StateDirectory
-    from mainstay.push.outcome import HostOutcome
+from mainstay.push.outcome import HostOutcome
 
 
 def keep_reports(outcomes: Sequence[HostOutcome], state: StateDirectory, manifest: str, *, noop: bool) -> None:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from mainstay.push.host_push import HostPush
 from mainstay.push.outcome import STOPPED, HostFault
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mainstay.push.host_push import HostPush
 
 TICK_SECONDS = 0.2
 # After a stop request: the host ends its command within 5 s, writes its state and its report.

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 
 from mainstay.push.outcome import HostFault
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PYTHONS = ("python3.13", "python3.12", "python3.11", "python3.10", "python3.9", "python3")
 # Reads the first stage from standard input: its size on a line, then its packed text. -I and -S: only the standard

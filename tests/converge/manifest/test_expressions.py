@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from loading import cases
-from mainstay.converge.manifest.expressions import BadExpression, Template, TemplateScope, Unresolved
+from mainstay.converge.manifest.expressions import Template
+from mainstay.converge.manifest.scope import BadExpression, TemplateScope, Unresolved
 from mainstay.foundation.text import Tainted
 
 DATA: dict[str, Any] = {

@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.manifest.expressions import TemplateScope, Unresolved
+    from mainstay.converge.manifest.scope import TemplateScope, Unresolved
     from mainstay.converge.run import RunRequest, Session
 
     with exit_on_faults(as_json=arguments.json):

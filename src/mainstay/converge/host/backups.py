@@ -6,7 +6,7 @@ import json
 import os
 from hashlib import sha256
 
-from mainstay.converge.host.state import file_name, run_ids, statuses
+from mainstay.converge.host.state import StateDirectory, file_name, run_ids, statuses
 from mainstay.foundation.private_files import Closing, remove, write_all
 
 TYPE_CHECKING = False
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from mainstay.converge.host.state import StateDirectory
 
 MOST_PER_PATH = 10
 LARGEST_TOTAL_BYTES = 1024 * 1024 * 1024

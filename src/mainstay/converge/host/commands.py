@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from mainstay.converge.failures import CommandFailed, Missing, Stopped, TimedOut
+from mainstay.converge.failures import CommandFailed, Missing, StopFlag, Stopped, TimedOut
 from mainstay.foundation import Struct
 from mainstay.foundation.private_files import Closing
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.failures import StopFlag
     from mainstay.converge.host.files import Files
     from mainstay.converge.host.running_command import RunningCommand
 

@@ -11,7 +11,7 @@ import urllib.request
 from base64 import b64encode
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from mainstay.converge.failures import Failure, Missing, Stopped, TimedOut
+from mainstay.converge.failures import Failure, Missing, StopFlag, Stopped, TimedOut
 from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.private_files import write_all
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from mainstay.converge.failures import StopFlag
 
 MOST_ATTEMPTS = 3
 PAUSES_SECONDS = (0.5, 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from mainstay.converge.failures import Failure, StopFlag
 from mainstay.converge.host.bundles import LARGEST_BYTES, unpack, unpacking_directory
@@ -16,7 +16,6 @@ from mainstay.foundation.faults import DoesNotLoad, Fault
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from urllib.parse import SplitResult
 
     from mainstay.converge.host.state import StateDirectory
 

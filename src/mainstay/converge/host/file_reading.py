@@ -10,7 +10,7 @@ import stat as modes
 import sys
 
 from mainstay.converge.failures import Failure, Missing
-from mainstay.converge.host.parents import LinkRefused, Parents
+from mainstay.converge.host.parents import LinkRefused, Parents, Place, Walk
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.private_files import Closing
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from mainstay.converge.host.parents import Place, Walk
 
 CHUNK_BYTES = 1024 * 1024
 # Two chunks of this size fit the processor's cache and the allocator's pools; larger chunks compare at a third of the

@@ -22,8 +22,8 @@ from mainstay.converge.host.file_reading import (
     read_all,
     was_replaced,
 )
-from mainstay.converge.host.parents import ENTRY_FLAGS, ROOT, LinkRefused
-from mainstay.converge.host.state import TEMP_PREFIX
+from mainstay.converge.host.parents import ENTRY_FLAGS, ROOT, LinkRefused, Place
+from mainstay.converge.host.state import TEMP_PREFIX, StateDirectory
 from mainstay.foundation import Struct
 from mainstay.foundation.private_files import Closing, write_all
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from mainstay.converge.host.parents import Place
-    from mainstay.converge.host.state import StateDirectory
 
 KERNEL_CHUNK_BYTES = 64 * 1024 * 1024
 FSYNC_EACH_UP_TO = 256

@@ -13,9 +13,9 @@ from contextlib import suppress
 from mainstay.converge.failures import Failure, NotYetThere
 from mainstay.converge.host.file_attributes import refuse_hard_links
 from mainstay.converge.host.file_reading import CHUNK_BYTES, is_found, require_size
-from mainstay.converge.host.files import Files, cannot_give_away, cannot_write_in
+from mainstay.converge.host.files import Files, FileWrite, cannot_give_away, cannot_write_in
 from mainstay.converge.host.parents import Place, Walk, has_access_list
-from mainstay.converge.host.state import TEMP_PREFIX
+from mainstay.converge.host.state import TEMP_PREFIX, StateDirectory
 from mainstay.foundation import Struct
 from mainstay.foundation.digests import sha256_of_pieces
 
@@ -23,9 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
-
-    from mainstay.converge.host.files import FileWrite
-    from mainstay.converge.host.state import StateDirectory
 
 
 class ForecastEntry(Struct):

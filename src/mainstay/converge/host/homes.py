@@ -8,13 +8,12 @@ from contextlib import suppress
 
 from mainstay.converge.failures import Failure
 from mainstay.converge.host.facts import read_small
-from mainstay.converge.host.files import FileWrite
+from mainstay.converge.host.files import Files, FileWrite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstay.converge.host.files import Files
 
 SKELETON = "/etc/skel"
 DEEPEST = 20

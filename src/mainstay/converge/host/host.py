@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mainstay.converge.failures import Failure, NotYetThere
+from mainstay.converge.failures import Failure, NotYetThere, StopFlag
 from mainstay.converge.host.accounts import Accounts
 from mainstay.converge.host.files import Files
 from mainstay.converge.host.sources import is_inside
@@ -13,7 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mainstay.converge.failures import StopFlag
     from mainstay.converge.host.account_databases import AccountDatabases
     from mainstay.converge.host.commands import Commands
     from mainstay.converge.host.secret_files import SecretFiles

@@ -9,7 +9,7 @@ import stat as modes
 import time
 from contextlib import contextmanager
 
-from mainstay.converge.failures import Stopped
+from mainstay.converge.failures import StopFlag, Stopped
 from mainstay.foundation.private_files import (
     Closing,
     fsync_directory,
@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from mainstay.converge.failures import StopFlag
 
 DIRECTORY_MODE = 0o700
 # Version of everything below the state directory. Raise it when an older program would misread or damage what this

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from mainstay.converge.failures import CommandFailed, Failure, TimedOut
-from mainstay.converge.host.commands import missing_programs, search_path
-from mainstay.converge.host.state import Busy
+from mainstay.converge.host.commands import Finished, missing_programs, search_path
+from mainstay.converge.host.state import Busy, Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mainstay.converge.host.commands import Finished
     from mainstay.converge.host.host import Host
-    from mainstay.converge.host.state import Lock
 
 RUNTIME_DIRECTORY = "/run/systemd/system"
 SHOWN = "Id,Names,LoadState,ActiveState,SubState,UnitFileState,Type,RemainAfterExit,NeedDaemonReload"

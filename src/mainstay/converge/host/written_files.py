@@ -6,12 +6,8 @@ from __future__ import annotations
 
 import json
 
-from mainstay.converge.host.state import AppendOnly
+from mainstay.converge.host.state import AppendOnly, StateDirectory
 from mainstay.foundation.private_files import remove
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.host.state import StateDirectory
 
 # The oldest are forgotten first.
 MOST_FILES = 100_000

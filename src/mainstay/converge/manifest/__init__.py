@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.converge.manifest.expressions import TemplateScope
 from mainstay.converge.manifest.hierarchy import Hierarchy
+from mainstay.converge.manifest.scope import TemplateScope
 from mainstay.foundation import Struct
 from mainstay.foundation.yaml.document import locate
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.converge.manifest.expressions import taint
 from mainstay.converge.manifest.hierarchy import DataLayer
+from mainstay.converge.manifest.scope import taint
 from mainstay.foundation.faults import Fault
 from mainstay.foundation.text import PrivateText, shorten
 from mainstay.foundation.yaml.document import locate, nearest_place

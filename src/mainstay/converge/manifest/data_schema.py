@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.manifest.expressions import NOT_RENDERED
+from mainstay.converge.manifest.scope import NOT_RENDERED
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import REDACTED, Tainted, shorten
-from mainstay.foundation.yaml.scalars import core_value, to_value
+from mainstay.foundation.yaml.scalars import Node, core_value, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mainstay.converge.linear_search import LinearSearch
     from mainstay.converge.manifest.faults import Faults
     from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
 
     # A path below `data`, and what is wrong there.
     Finding = tuple[DocumentPath, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainstay.converge.manifest.faults import foreign_problem
 from mainstay.converge.manifest.resource_reading import (
     COMMON,
     LONGEST_SHOWN_IDENTITY,
@@ -14,7 +15,7 @@ from mainstay.converge.manifest.values import ValueReader
 from mainstay.converge.value_kinds import Unfit, describe, read_text
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
-from mainstay.foundation.yaml.scalars import PlainScalar
+from mainstay.foundation.yaml.scalars import Node, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from mainstay.converge.contract import Resource, ResourceType
     from mainstay.converge.manifest.resource_reading import Defaults, Known, ReadingContext
     from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
 
 # Types of a related manifest family that are refused by name.
 UNSUPPORTED_TYPES = {"scaffold"}
@@ -259,11 +259,9 @@ class ResourceReader:
 
     def _reference_problem(self, reference: str, number: int | None) -> str | None:
         """`number` is that of the resource that refers; None is after all resources."""
-        if "${" in reference:
-            from mainstay.converge.manifest.foreign_syntax import PROBLEM, has_foreign_expression
-
-            if has_foreign_expression(reference):
-                return PROBLEM
+        foreign = foreign_problem(reference)
+        if foreign is not None:
+            return foreign
         type_name, separator, name = reference.partition("#")
         if not separator or not type_name or not name:
             return f"{shorten(reference)!r} is not a reference; write type#name"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mainstay.foundation.faults import DoesNotLoad, Fault
+import re
+
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
@@ -11,10 +13,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstay.foundation.faults import DocumentPath
 
 # Keys of a related manifest family that are refused by name.
+FOREIGN_EXPRESSION = r"(?i)\$\{\s*(?:(?:data|facts|environ)\b|lookup\()"
 UNSUPPORTED_KEYS = {"register_when_stable", "resources_jet_file", "noop", "allow_apply", "health_check_only"}
+
+
+def foreign_problem(text: str) -> str | None:
+    """What is wrong with a text that has an expression of a related manifest family, `${ … }`, which is text here.
+
+    Other texts with `${` are most likely meant for a shell or a configuration file."""
+    if "${" in text and re.search(FOREIGN_EXPRESSION, text):
+        return "${ … } is not supported; write {{ … }}"
+    return None
 
 
 class Faults:
@@ -34,6 +45,13 @@ class Faults:
         if (path, at_key, message) not in self.known:
             self.known.add((path, at_key, message))
             self.found.append((path, at_key, message))
+
+    def refuse_foreign(self, text: str, path: DocumentPath, prefix: str, *, at_key: bool = False) -> bool:
+        """Refuses `${ … }` where it would silently be taken as text."""
+        problem = foreign_problem(text)
+        if problem is not None:
+            self.add(path, f"{prefix}{problem}", at_key=at_key)
+        return problem is not None
 
     def add_follow_up(self) -> None:
         """Counts a fault that follows from a reported one, and reports nothing."""

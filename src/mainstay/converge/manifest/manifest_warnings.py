@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 
-from mainstay.converge.manifest.expressions import BadExpression, Expression, Template, split
-from mainstay.converge.manifest.foreign_syntax import has_foreign_expression
+from mainstay.converge.manifest.expressions import Expression, Template, split
+from mainstay.converge.manifest.faults import foreign_problem
+from mainstay.converge.manifest.scope import BadExpression
 from mainstay.converge.value_kinds import COMMAND
 from mainstay.foundation import Struct
-from mainstay.foundation.faults import Fault
+from mainstay.foundation.faults import DocumentPath, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate, nearest_place, parse
+from mainstay.foundation.yaml.scalars import Node, leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import Resource
     from mainstay.converge.manifest import Manifest
-    from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
 
     Finding = tuple[DocumentPath, str]
 
@@ -65,7 +65,7 @@ def find_warnings(manifest: Manifest, files: Surroundings) -> list[Fault]:
     found: list[Finding] = [((), text) for text in (*manifest.warnings, *manifest.hierarchy.warnings())]
     found += [((), text) for text in shell_warnings(manifest)]
     homes = list(_homes(manifest))
-    by_home = {id(home): (home, list(_foreign_expressions(_nodes_of(home), ()))) for home in homes}
+    by_home = {id(home): (home, list(_foreign_expressions(_nodes_of(home)))) for home in homes}
     by_home[id(manifest)][1].extend(found)
     may_create_files = False
     managed: set[str] = set()
@@ -138,15 +138,10 @@ def _placed(found: list[Finding], manifest: Manifest) -> list[Fault]:
 
 
 # ---- texts of the document ----
-def _foreign_expressions(node: Node, path: DocumentPath) -> Iterator[Finding]:
-    if isinstance(node, dict):
-        for key, child in node.items():
-            yield from _foreign_expressions(child, (*path, key))
-    elif isinstance(node, list):
-        for index, child in enumerate(node):
-            yield from _foreign_expressions(child, (*path, index))
-    elif isinstance(node, str) and "${" in node and has_foreign_expression(node):
-        yield path, "${ … } is text here; for an expression write {{ … }}"
+def _foreign_expressions(node: Node) -> Iterator[Finding]:
+    for path, leaf in leaves(node):
+        if isinstance(leaf, str) and foreign_problem(leaf):
+            yield path, "${ … } is text here; for an expression write {{ … }}"
 
 
 # ---- resources ----
@@ -223,7 +218,8 @@ def _template_problems(template: Template, files: Surroundings) -> Iterator[str]
 def _template_problem(path: str, files: Surroundings) -> str | None:
     from jinja2 import TemplateSyntaxError
 
-    from mainstay.converge.manifest.expressions import environment, reword
+    from mainstay.converge.manifest.evaluation import reword
+    from mainstay.converge.manifest.sandbox import environment
 
     text = files.read(path)
     if text is None:
@@ -276,27 +272,36 @@ def unused_settings(manifest: Manifest, keys: Iterable[str], files: Surroundings
 def _paths_used_by(manifest: Manifest, files: Surroundings) -> set[str] | None:
     """The paths below `data` that a manifest reads; None if it may read any."""
     used: set[str] = set()
-    for text, is_bare in _expressions_in(_nodes_of(manifest), ()):
-        paths = _data_paths(text, is_bare=is_bare, files=files)
+    for written in texts_in(_nodes_of(manifest)):
+        paths = _data_paths(written.text, is_bare=written.is_bare, files=files)
         if paths is None:
             return None
         used |= paths
     return used
 
 
-def _expressions_in(node: Node, path: DocumentPath) -> Iterator[tuple[str, bool]]:
+class Text(Struct):
+    """A text with expressions in a manifest, and its path. `is_bare`: without braces, as in `control`."""
+
+    path: DocumentPath
+    text: str
+    at_key: bool = False
+    is_bare: bool = False
+
+
+def texts_in(node: Node, path: DocumentPath = ()) -> Iterator[Text]:
     if isinstance(node, dict):
         for key, child in node.items():
             if "{{" in key:
-                yield key, False
-            yield from _expressions_in(child, (*path, key))
+                yield Text((*path, key), key, at_key=True)
+            yield from texts_in(child, (*path, key))
     elif isinstance(node, list):
         for index, child in enumerate(node):
-            yield from _expressions_in(child, (*path, index))
+            yield from texts_in(child, (*path, index))
     elif isinstance(node, str):
-        is_control = len(path) > 1 and path[-2] == "control" and path[-1] in ("if", "unless")
-        if "{{" in node or is_control:
-            yield node, "{{" not in node
+        in_control = len(path) > 1 and path[-2] == "control" and path[-1] in ("if", "unless")
+        if "{{" in node or in_control:
+            yield Text(path, node, is_bare=in_control and "{{" not in node)
 
 
 def _data_paths(text: str, *, is_bare: bool, files: Surroundings) -> set[str] | None:

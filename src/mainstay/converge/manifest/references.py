@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import nodes
 
-from mainstay.converge.manifest.static_checks import Reference, References
+from mainstay.converge.manifest.scope import Reference, References
 from mainstay.foundation import Struct
 
 if TYPE_CHECKING:

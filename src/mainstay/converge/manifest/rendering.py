@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import join_words
-from mainstay.converge.manifest.expressions import EACH, Template
+from mainstay.converge.manifest.expressions import Template
+from mainstay.converge.manifest.scope import EACH
 from mainstay.converge.redaction import Redactor, secret_values
 from mainstay.converge.value_kinds import COMMAND, DURATION_SECONDS, MODE_BITS, to_text
 from mainstay.foundation.text import REDACTED, Tainted

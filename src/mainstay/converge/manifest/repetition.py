@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from mainstay.converge.failures import Failure
-from mainstay.converge.manifest.expressions import BadExpression, Template, Unresolved
-from mainstay.converge.manifest.values import holds_template, render_tree
+from mainstay.converge.manifest.expressions import Template
+from mainstay.converge.manifest.scope import BadExpression, TemplateScope, Unresolved
+from mainstay.converge.manifest.values import ValueReader, holds_template, render_tree
 from mainstay.converge.value_kinds import describe
 from mainstay.foundation.text import Tainted, shorten
-from mainstay.foundation.yaml.scalars import to_value
+from mainstay.foundation.yaml.scalars import Node, leaves, to_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from mainstay.converge.contract import Property, Resource
-    from mainstay.converge.manifest.expressions import TemplateScope
-    from mainstay.converge.manifest.values import ValueReader
     from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
 
 MOST_ITEMS = 100_000
 # After this number of faults, mostly the same fault of each item, the remaining items are not read.
@@ -65,22 +63,13 @@ def check_unused(
         if key not in table and key not in structured:
             of_type = prefix.partition("#")[0]
             values.faults.unknown_key(key, (*path, key), (*table, *structured), prefix, of_type=of_type)
-        for place, text in _templates_in(node, (*path, key)):
+        for place, text in leaves(node, (*path, key)):
+            if not isinstance(text, str) or "{{" not in text:
+                continue
             try:
                 Template(text)
             except BadExpression as error:
                 values.faults.add(place, f"{prefix}{key}: {values.shown(error)}")
-
-
-def _templates_in(node: Node, path: DocumentPath) -> Iterator[tuple[DocumentPath, str]]:
-    if isinstance(node, dict):
-        for key, child in node.items():
-            yield from _templates_in(child, (*path, key))
-    elif isinstance(node, list):
-        for index, child in enumerate(node):
-            yield from _templates_in(child, (*path, index))
-    elif isinstance(node, str) and "{{" in node:
-        yield path, node
 
 
 def shown_item(resource: Resource) -> str:

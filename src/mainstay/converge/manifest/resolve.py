@@ -6,23 +6,18 @@ Everything is checked before anything on the host is changed.
 from __future__ import annotations
 
 from mainstay.converge.failures import Failure
-from mainstay.converge.manifest import Manifest
+from mainstay.converge.manifest import Manifest, Source
 from mainstay.converge.manifest.entries import ResourceReader
-from mainstay.converge.manifest.expressions import (
-    BadExpression,
-    Template,
-    TemplateScope,
-    UndefinedValue,
-    Unresolved,
-)
+from mainstay.converge.manifest.expressions import Template
 from mainstay.converge.manifest.faults import UNSUPPORTED_KEYS, Faults
 from mainstay.converge.manifest.hierarchy import DEEP, FIRST, apply_hierarchy, overlay
 from mainstay.converge.manifest.resource_reading import LONGEST_SHOWN_IDENTITY, ReadingContext, prefix_of
+from mainstay.converge.manifest.scope import BadExpression, TemplateScope, UndefinedValue, Unresolved
 from mainstay.converge.manifest.values import ValueReader
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, describe, to_text
-from mainstay.foundation.faults import DoesNotLoad
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad
 from mainstay.foundation.text import shorten
-from mainstay.foundation.yaml.scalars import PlainScalar
+from mainstay.foundation.yaml.scalars import Node, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,10 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import Resource, ResourceType
-    from mainstay.converge.manifest import Source
     from mainstay.converge.manifest.children import Composition
-    from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
 
 TOP_KEYS = (
     "data",
@@ -213,12 +205,8 @@ class Resolver:
 
     def _read_level(self, text: str, path: DocumentPath, scope: TemplateScope) -> str | None:
         """An entry of `hierarchy.order`; None if it has a fault, or needs a fact that this host does not have."""
-        if "${" in text:
-            from mainstay.converge.manifest.foreign_syntax import PROBLEM, has_foreign_expression
-
-            if has_foreign_expression(text):
-                self.faults.add(path, f"hierarchy.order: {PROBLEM}")
-                return None
+        if self.faults.refuse_foreign(text, path, "hierarchy.order: "):
+            return None
         if "{{" not in text:
             return text
         from mainstay.converge.manifest.static_checks import StaticCheck

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mainstay.converge.command_words import WORDS, join_words
 from mainstay.converge.contract import NO_SECRET, PRIVATE_VALUE, HealthCheck, Property
-from mainstay.converge.manifest.expressions import BadExpression, Expression, holds_secret, split
+from mainstay.converge.manifest.expressions import Expression, Template, split
+from mainstay.converge.manifest.scope import BadExpression, holds_secret
 from mainstay.converge.manifest.values import ValueReader, check_shape, holds_template
 from mainstay.converge.redaction import clean_of
 from mainstay.converge.value_kinds import (
@@ -21,7 +22,7 @@ from mainstay.converge.value_kinds import (
 )
 from mainstay.foundation.suggestions import did_you_mean, one_of
 from mainstay.foundation.text import REDACTED, shorten
-from mainstay.foundation.yaml.scalars import PlainScalar
+from mainstay.foundation.yaml.scalars import Node, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
 
     from mainstay.converge.contract import HealthCheckKind, Resource, ResourceType
     from mainstay.converge.manifest import Manifest, Source
-    from mainstay.converge.manifest.expressions import Template
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.static_checks import StaticCheck
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
 
     # A type, its properties, and the kinds of those properties that take a constant text unchanged.
     Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]
@@ -185,8 +184,7 @@ class ResourceReading:
         return resource
 
     def _read_name(self, name: str) -> str:
-        if "${" in name:
-            self.refuse_foreign(name, self._path, f"{self.type.name}#{shorten(name)}: name: ", at_key=True)
+        self.faults.refuse_foreign(name, self._path, f"{self.type.name}#{shorten(name)}: name: ", at_key=True)
         rendered = self._render_name(name) if "{{" in name else name
         self.has_name = not self.has_faults
         return rendered
@@ -356,15 +354,6 @@ class ResourceReading:
         number = len(self.context.manifest.resources)
         return self.context.static_check(path, prefix, number, is_conditional=is_conditional)
 
-    def refuse_foreign(self, text: str, path: DocumentPath, prefix: str, *, at_key: bool = False) -> bool:
-        """Refuses `${ … }` where it would silently be taken as text."""
-        from mainstay.converge.manifest.foreign_syntax import PROBLEM, has_foreign_expression
-
-        is_foreign = has_foreign_expression(text)
-        if is_foreign:
-            self.faults.add(path, f"{prefix}{PROBLEM}", at_key=at_key)
-        return is_foreign
-
     # ---- places ----
     def _place(self, key: str | None) -> DocumentPath:
         if key is None:
@@ -442,7 +431,7 @@ def _read_condition(reading: ResourceReading, node: Node, path: DocumentPath, na
     if not isinstance(node, str):
         reading.faults.add(path, f"{name} must be an expression, got {describe(node)}")
         return None
-    if "${" in node and reading.refuse_foreign(node, path, f"{name}: "):
+    if reading.faults.refuse_foreign(node, path, f"{name}: "):
         return None
     try:
         expression = _as_expression(node)

@@ -6,52 +6,27 @@ import json
 import re
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
-from itertools import islice
+from functools import lru_cache, wraps
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import jinja2
-from jinja2 import nodes, utils
-from jinja2.environment import TemplateExpression
+from jinja2 import utils
 from jinja2.exceptions import SecurityError
-from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
 
 from mainstay.converge.command_words import join_words, quote_word
-from mainstay.converge.contract import NO_SECRET
-from mainstay.converge.failures import Failure, Missing
-from mainstay.converge.manifest.expressions import (
-    HIDDEN_REASON,
-    LONGEST_REPETITION,
-    MOST_ITEMS,
-    NOT_RENDERED,
-    FollowUp,
-    RootView,
-    TemplateFunction,
-    UndefinedValue,
-    Unresolved,
-    environment,
-    hint,
-    quoted,
-    reword,
-)
-from mainstay.converge.manifest.references import read_references
-from mainstay.converge.manifest.static_checks import USUAL_NAMES
+from mainstay.converge.manifest.scope import NOT_RENDERED, USUAL_NAMES, FollowUp, TemplateScope, hint
 from mainstay.converge.value_kinds import to_text
-from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import did_you_mean
-from mainstay.foundation.text import Tainted, line_problem, shorten
+from mainstay.foundation.text import line_problem, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from mainstay.converge.manifest.expressions import TemplateScope
-    from mainstay.converge.manifest.static_checks import References
 
-
-LARGEST_NUMBER = 10**300
+LONGEST_REPETITION = 10_000_000
 LARGEST_VALUE = 100_000_000
 # Methods that take a width and return text of that length.
 WIDTH_METHODS = frozenset(("center", "expandtabs", "ljust", "rjust", "to_bytes", "zfill"))
@@ -62,6 +37,75 @@ WIDE_FORMAT = re.compile(r"%[^%a-zA-Z]*(?:\d{7}|\*)|\{[^{}]*:[^{}]*(?:\d{7}|\{)"
 BOUNDED_FILTERS = {"batch": 100_000, "center": 100_000, "indent": 1000, "round": 300, "slice": 100_000, "tojson": 100}
 # Threads may run manifests concurrently, each with its own scope.
 WATCHER: ContextVar[TemplateScope | None] = ContextVar("WATCHER", default=None)
+
+
+class TemplateFunction:
+    """A function or method in an expression. It can be called, but has no text."""
+
+    __slots__ = ("_function", "_name")
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self._function = function
+        self._name = name
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._function(*arguments, **named)
+
+    def __str__(self) -> str:
+        raise TypeError(self.problem())
+
+    __repr__ = __str__
+
+    def __format__(self, form: str) -> str:
+        raise TypeError(self.problem())
+
+    def problem(self) -> str:
+        return f"{shorten(self._name)} is a function and has no value of its own; call it: {shorten(self._name)}(…)"
+
+
+class RootView:
+    """A root as a name in expressions, read on first use."""
+
+    def __init__(self, scope: TemplateScope, name: str) -> None:
+        self._scope = scope
+        self._name = name
+
+    def keys(self) -> Any:
+        return self._value().keys()
+
+    def values(self) -> Any:
+        return self._value().values()
+
+    def items(self) -> Any:
+        return self._value().items()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._scope.note_access(self._scope.root(self._name), key)
+        return self._value().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self._scope.note_access(self._scope.root(self._name), key)
+        return self._scope.root(self._name)[key]
+
+    def __contains__(self, key: object) -> bool:
+        self._scope.note_access(self._scope.root(self._name), key)
+        return key in self._scope.root(self._name)
+
+    def __iter__(self) -> Any:
+        return iter(self._value())
+
+    def __len__(self) -> int:
+        return len(self._value())
+
+    def __str__(self) -> str:
+        return to_text(self._value())
+
+    __repr__ = __str__
+
+    def _value(self) -> Any:
+        value = self._scope.root(self._name)
+        self._scope.note_secret(value)
+        return value
 
 
 class LazyItems:
@@ -215,7 +259,9 @@ class Undefined(jinja2.StrictUndefined):
         return f"{name!r} is not defined"
 
 
-def make_environment() -> Sandbox:
+@lru_cache(maxsize=1)
+def environment() -> Sandbox:
+    """One sandbox per process: it keeps no state of a run."""
     sandbox = Sandbox(
         undefined=Undefined,
         keep_trailing_newline=True,
@@ -357,103 +403,6 @@ def _measured_join(join: Callable[..., Any]) -> Callable[..., Any]:
     return measured
 
 
-def compile_expression(source: str) -> tuple[Callable[..., Any], References]:
-    """Like `Environment.compile_expression`, and reads from the same syntax tree what the expression refers to."""
-    sandbox = environment()
-    parser = Parser(sandbox, source, state="variable")
-    try:
-        tree = parser.parse_expression()
-        if not parser.stream.eos:
-            raise jinja2.TemplateSyntaxError("chunk after expression", parser.stream.current.lineno, None, None)
-        tree.set_environment(sandbox)
-    except jinja2.TemplateSyntaxError:
-        sandbox.handle_exception(source=source)
-    references = read_references(tree, sandbox)
-    body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), tree, lineno=1)]
-    template = sandbox.from_string(nodes.Template(body, lineno=1))
-    return TemplateExpression(template, undefined_to_none=False), references
-
-
-def is_quoted(source: str) -> bool:
-    """Whether every part of the text that an expression gives is constant or ends in the filter `quote`."""
-    output = environment().parse(f"{{{{{source}}}}}").body[0]
-    return all(_is_quoted_node(node) for node in output.iter_child_nodes())
-
-
-def _is_quoted_node(node: nodes.Node) -> bool:
-    if isinstance(node, nodes.CondExpr):
-        return _is_quoted_node(node.expr1) and (node.expr2 is None or _is_quoted_node(node.expr2))
-    if isinstance(node, nodes.Concat):
-        return all(_is_quoted_node(child) for child in node.nodes)
-    return isinstance(node, nodes.Const) or (isinstance(node, nodes.Filter) and node.name == "quote")
-
-
-def render_file(source: str, name: str, scope: TemplateScope, read: Callable[[str], str]) -> str:
-    """Renders a file for `template()`: full Jinja2, with includes from the working directory."""
-
-    def load(wanted: str) -> tuple[str, str, Callable[[], bool]]:
-        return source if wanted == name else read(wanted), wanted, lambda: True
-
-    # Jinja2 makes all line ends the same; keep those of the file.
-    line_end: Literal["\n", "\r\n"] = "\r\n" if "\r\n" in source else "\n"
-    sandbox = environment().overlay(loader=jinja2.FunctionLoader(load), newline_sequence=line_end)
-    try:
-        with sandbox.watched_by(scope):
-            rendered: str = sandbox.get_template(name).render(scope.names())
-    except (Unresolved, Failure, DoesNotLoad):
-        raise
-    except jinja2.TemplateSyntaxError as error:
-        raise Unresolved(
-            f"template {error.name or name}, line {error.lineno}: {reword(error.message or '')}"
-        ) from None
-    except Exception as error:  # noqa: BLE001  # a template can raise any exception
-        text = HIDDEN_REASON if scope.tainted else shorten(str(error), 200).removesuffix(".")
-        raise Unresolved(f"template {_place(error, name)}: {text}") from None
-    return rendered
-
-
-def _place(error: Exception, name: str) -> str:
-    """Returns file and line of a template where an error was raised; Jinja2 puts them into the traceback."""
-    place = name
-    step = error.__traceback__
-    while step is not None:
-        if (
-            "__jinja_template__" in step.tb_frame.f_globals
-            or step.tb_frame.f_code.co_name == "top-level template code"
-        ):
-            place = f"{step.tb_frame.f_code.co_filename}, line {step.tb_lineno}"
-        step = step.tb_next
-    return place
-
-
-# ---- results ----
-def evaluate(compiled: Callable[..., Any], scope: TemplateScope, source: str) -> Any:
-    before, scope.tainted = scope.tainted, NO_SECRET
-    try:
-        with environment().watched_by(scope):
-            return _plain(compiled(scope.names()))
-    except (Unresolved, Failure, DoesNotLoad) as error:
-        if not scope.tainted:
-            raise
-        # The message may contain the secret. A dry run needs to know that something does not exist yet.
-        kind = error.__class__ if isinstance(error, Missing) else Unresolved
-        raise kind(f"{HIDDEN_REASON} in {quoted(source)}") from None
-    except Exception as error:  # noqa: BLE001  # an expression can raise any exception
-        if scope.tainted:
-            text = HIDDEN_REASON
-        elif isinstance(error, jinja2.UndefinedError):
-            raise UndefinedValue(f"{error.message or 'a value is not defined'} in {quoted(source)}") from None
-        else:
-            text = shorten(str(error) or error.__class__.__name__, 200).removesuffix(".")
-        raise Unresolved(f"{text} in {quoted(source)}") from None
-    finally:
-        scope.tainted = max(scope.tainted, before)
-
-
-def _article(word: str) -> str:
-    return f"an {word}" if word[:1] in "aeiou" else f"a {word}"
-
-
 class Budget:
     """The remaining size of one value, in characters and items; repeated parts count each time."""
 
@@ -479,33 +428,3 @@ def _measure(value: Any, budget: Budget | None = None) -> None:
             waiting += [*item.keys(), *item.values()]
         elif isinstance(item, (list, tuple)):
             waiting += item
-
-
-def _plain(value: Any, budget: Budget | None = None) -> Any:
-    """Converts a result to maps, lists, text, numbers, true, false and null; refuses anything else."""
-    budget = budget or Budget()
-    budget.spend(len(value) + 1 if isinstance(value, str) else 1)
-    if value is None or isinstance(value, (bool, float, Tainted)):
-        return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        if abs(value) > LARGEST_NUMBER:
-            raise ValueError("the number is too large")
-        return value
-    if isinstance(value, RootView):
-        return _plain(value._value(), budget)
-    if isinstance(value, dict):
-        return {to_text(_plain(key, budget)): _plain(child, budget) for key, child in value.items()}
-    if value is NOT_RENDERED:
-        raise FollowUp
-    if hasattr(value.__class__, "_fail_with_undefined_error"):
-        value._fail_with_undefined_error()
-    if isinstance(value, TemplateFunction):
-        raise TypeError(value.problem())
-    if callable(value) or not hasattr(value, "__iter__"):
-        raise TypeError(f"expected a value, got {_article(value.__class__.__name__)}")
-    items = [_plain(child, budget) for child in islice(value, MOST_ITEMS + 1)]
-    if len(items) > MOST_ITEMS:
-        raise ValueError(f"the list has more than {MOST_ITEMS} items")
-    return items

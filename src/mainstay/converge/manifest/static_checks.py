@@ -6,7 +6,16 @@ the syntax tree of every other expression.
 
 from __future__ import annotations
 
-from mainstay.converge.manifest.expressions import EACH, MISSING, NOT_RENDERED, environment, hint, quoted, step
+from mainstay.converge.manifest.scope import (
+    EACH,
+    MISSING,
+    NOT_RENDERED,
+    USUAL_NAMES,
+    Reference,
+    hint,
+    quoted,
+    step,
+)
 from mainstay.foundation import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
@@ -16,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from mainstay.converge.manifest.expressions import Expression, Template, TemplateScope
+    from mainstay.converge.manifest.expressions import Expression, Template
+    from mainstay.converge.manifest.sandbox import Sandbox
+    from mainstay.converge.manifest.scope import TemplateScope
 
-# Names that are defined in most places, for did-you-mean.
-USUAL_NAMES = ("lookup", "file", "template", "result", "facts", "data", "environ")
 # Members of `result('type#name')`; `_describe_result` of run.py sets them.
 RESULT_MEMBERS = ("outcome", "changed", "stdout", "output", "exit_code", "state", "outputs")
 # Roots that do not depend on the host and the caller.
@@ -38,39 +47,6 @@ ITEM_NAMES = {
     "each": "only a resource with `for_each` has it",
     "item": "the item of `for_each` is lookup('each.value')",
 }
-
-
-class Reference(Struct):
-    """One name, with the steps below it if they are constant.
-
-    `in_branch`: evaluated only on a condition. `has_default`: the expression accepts that the value is undefined.
-    """
-
-    # The root or function; of `lookup('data.x')` the root, of `result('exec#x')` the resource.
-    name: str
-    steps: tuple[str | int, ...] = ()
-    # `lookup` or `result`, if that call leads to the value.
-    function: str | None = None
-    # How many steps are those of a look-up, which finds no methods.
-    looked_up: int = 0
-    is_called: bool = False
-    in_branch: bool = False
-    has_default: bool = False
-
-
-class References:
-    """Everything that one expression refers to."""
-
-    __slots__ = ("files", "filters", "found", "templates", "tests")
-
-    def __init__(self) -> None:
-        self.found: list[Reference] = []
-        # Names of filters and tests that do not exist. Jinja2 itself accepts them inside a branch.
-        self.filters: list[str] = []
-        self.tests: list[str] = []
-        # Constant paths of `template('…')` and `file('…')`.
-        self.templates: list[str] = []
-        self.files: list[str] = []
 
 
 class Problem(Struct):
@@ -121,8 +97,8 @@ class StaticCheck(Struct):
         references = expression.references()
         place = f" in {quoted(expression.source)}"
         for kind, names, known in (
-            ("filter", references.filters, environment().filters),
-            ("test", references.tests, environment().tests),
+            ("filter", references.filters, _environment().filters),
+            ("test", references.tests, _environment().tests),
         ):
             for name in names:
                 message = f"unknown {kind} {shorten(name)!r}{did_you_mean(name, known)}{place}"
@@ -143,7 +119,7 @@ class StaticCheck(Struct):
                 yield Problem(self._unknown_name(reference) + place, shows_source=True)
 
     def _functions(self) -> frozenset[str]:
-        return frozenset(("lookup", *self.scope.functions, *environment().globals))
+        return frozenset(("lookup", *self.scope.functions, *_environment().globals))
 
     # ---- look-ups ----
     def _look_up(self, reference: Reference, place: str = "") -> Iterator[Problem]:
@@ -183,7 +159,7 @@ class StaticCheck(Struct):
         if reference.name in USUAL_NAMES:
             return f"{name} is not available here"
         what = "function" if reference.is_called else "name"
-        if reference.is_called and reference.name in environment().filters:
+        if reference.is_called and reference.name in _environment().filters:
             return f"unknown function {name!r}; it is a filter: write `value | {name}`"
         if reference.is_called and reference.name in ELSEWHERE_CALLED:
             return f"unknown function {name!r}; {ELSEWHERE_CALLED[reference.name]}"
@@ -195,6 +171,12 @@ class StaticCheck(Struct):
         if reference.name in ITEM_NAMES:
             return f"unknown name {name!r}; {ITEM_NAMES[reference.name]}"
         return f"unknown name {name!r}; for text write it in quotes, for data lookup('data.{name}')"
+
+
+def _environment() -> Sandbox:
+    from mainstay.converge.manifest.sandbox import environment
+
+    return environment()
 
 
 def _constant_reference(path: str) -> Reference:

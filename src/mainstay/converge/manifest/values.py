@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from mainstay.converge.command_words import CommandKind
-from mainstay.converge.contract import NO_SECRET
+from mainstay.converge.contract import NO_SECRET, Resource
 from mainstay.converge.failures import Failure, TemplateFailed
-from mainstay.converge.manifest.expressions import NOT_RENDERED, BadExpression, FollowUp, Template, Unresolved
-from mainstay.converge.value_kinds import COMMAND, TEXTS, Unfit, as_secret
+from mainstay.converge.manifest.expressions import Expression, Template
+from mainstay.converge.manifest.scope import NOT_RENDERED, BadExpression, FollowUp, TemplateScope, Unresolved
+from mainstay.converge.value_kinds import COMMAND, TEXTS, Unfit, ValueKind, as_secret
 from mainstay.foundation import Struct
 from mainstay.foundation.text import shorten
-from mainstay.foundation.yaml.scalars import TOO_MANY_DIGITS, PlainScalar, to_value
+from mainstay.foundation.yaml.scalars import TOO_MANY_DIGITS, Node, PlainScalar, leaves, to_value, with_leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from typing import Any
 
-    from mainstay.converge.contract import Resource
     from mainstay.converge.manifest import Manifest
-    from mainstay.converge.manifest.expressions import Expression, TemplateScope
     from mainstay.converge.manifest.faults import Faults
     from mainstay.converge.manifest.static_checks import Problem, StaticCheck
-    from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
 
 
 TEMPLATE_FAILS = "the template fails"
@@ -100,7 +97,7 @@ class ValueReader(Struct):
         self, tree: Any, path: DocumentPath, prefix: str, scope: TemplateScope, **where: bool
     ) -> bool:
         """Reports what can never work in templates that are rendered now; a plain look-up fails when it is rendered."""
-        templates = [template for template in _templates_in(tree) if template.computed()]
+        templates = [leaf for _, leaf in leaves(tree) if isinstance(leaf, Template) and leaf.computed()]
         if not templates:
             return False
         from mainstay.converge.manifest.static_checks import StaticCheck
@@ -142,13 +139,11 @@ class ValueReader(Struct):
 
     def compiled(self, node: Node) -> Any:
         """Returns a value with its templates compiled."""
-        if isinstance(node, dict):
-            return {key: self.compiled(child) for key, child in node.items()}
-        if isinstance(node, list):
-            return [self.compiled(child) for child in node]
-        if isinstance(node, str) and "{{" in node:
-            return self._template(node)
-        return to_value(node)
+
+        def compiled(leaf: Any) -> Any:
+            return self._template(leaf) if isinstance(leaf, str) and "{{" in leaf else to_value(leaf)
+
+        return with_leaves(node, compiled)
 
     def _template(self, text: str) -> Template:
         if self.templates is None:
@@ -193,14 +188,6 @@ def holds_template(node: Node) -> bool:
     if isinstance(node, list):
         return any(holds_template(child) for child in node)
     return False
-
-
-def _templates_in(tree: Any) -> Iterator[Template]:
-    if isinstance(tree, Template):
-        yield tree
-    elif isinstance(tree, (dict, list)):
-        for child in tree.values() if isinstance(tree, dict) else tree:
-            yield from _templates_in(child)
 
 
 def evaluate_condition(expression: Expression, name: str, scope: TemplateScope, *, sensitive: bool) -> bool:
@@ -257,10 +244,4 @@ def _render_command(template: Template, scope: TemplateScope, kind: ValueKind) -
 
 def render_tree(tree: Any, scope: TemplateScope) -> Any:
     """Renders a tree of values and templates."""
-    if isinstance(tree, Template):
-        return tree.render(scope)
-    if isinstance(tree, dict):
-        return {key: render_tree(child, scope) for key, child in tree.items()}
-    if isinstance(tree, list):
-        return [render_tree(child, scope) for child in tree]
-    return tree
+    return with_leaves(tree, lambda leaf: leaf.render(scope) if isinstance(leaf, Template) else leaf)

@@ -4,7 +4,7 @@ manages them before their `apply` resource, whose result is theirs. It has no pr
 from __future__ import annotations
 
 from mainstay.converge.contract import Change, Property, Resource, ResourceType, State
-from mainstay.converge.report import FAILED, SKIPPED, UNMET
+from mainstay.converge.report import FAILED, SKIPPED, UNMET, Event
 from mainstay.converge.value_kinds import TEXT, VALUES
 from mainstay.foundation.text import shorten
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from mainstay.converge.report import Event
 
 MOST_NAMED = 5
 

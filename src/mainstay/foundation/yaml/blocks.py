@@ -14,14 +14,12 @@ from functools import lru_cache
 from itertools import chain
 
 from mainstay.foundation.faults import DoesNotLoad
-from mainstay.foundation.yaml.scalars import CORE, FIRST_OF_CORE, PlainScalar
+from mainstay.foundation.yaml.scalars import CORE, FIRST_OF_CORE, Node, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, TypeAlias
-
-    from mainstay.foundation.yaml.scalars import Node
 
     # Column of the line, column after its dash (0 without a dash), key, value (None if it follows below).
     Line: TypeAlias = tuple[int, int, str | None, Any]

@@ -5,7 +5,7 @@ Loaders that build values lose how a scalar is written and accept duplicate keys
 
 from __future__ import annotations
 
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.libyaml import (
     AliasEvent,
@@ -21,15 +21,13 @@ from mainstay.foundation.yaml.libyaml import (
     StreamEndEvent,
     YAMLError,
 )
-from mainstay.foundation.yaml.scalars import CORE, DEEPEST_NESTING, FIRST_OF_CORE, PlainScalar
+from mainstay.foundation.yaml.scalars import CORE, DEEPEST_NESTING, FIRST_OF_CORE, Node, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
 
 MOST_NODES_BY_ALIASES = 1_000_000
 # A long text counts as several nodes, so that the bound holds for bytes too.

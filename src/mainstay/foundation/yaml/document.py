@@ -7,7 +7,7 @@ text again to find its position.
 
 from __future__ import annotations
 
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.yaml import blocks
 
 TYPE_CHECKING = False
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TypeAlias
 
-    from mainstay.foundation.faults import DocumentPath
     from mainstay.foundation.yaml.scalars import Node
 
     # Path → (position of its key, position of its value), each as (line, column).

@@ -6,11 +6,11 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, TypeAlias
 
-    # Maps, lists, text, and plain scalars that may be more than text.
-    Node: TypeAlias = "dict[str, Node] | list[Node] | str | PlainScalar"
+# Maps, lists, text, and plain scalars that may be more than text.
+Node: TypeAlias = "dict[str, Node] | list[Node] | str | PlainScalar"
 
 CORE = re.compile(
     r"(?P<null>null|Null|NULL|~|)|(?P<true>true|True|TRUE)|(?P<false>false|False|FALSE)"
@@ -55,23 +55,31 @@ def core_value(text: str) -> Any:
 
 def overlong_numbers(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """Paths of numbers with too many digits, which have no value but their text."""
-    if isinstance(node, PlainScalar):
-        if isinstance(node.value, str):
-            yield path
-    elif isinstance(node, (dict, list)):
-        for step, child in node.items() if isinstance(node, dict) else enumerate(node):
-            if child.__class__ is not str:
-                yield from overlong_numbers(child, (*path, step))
+    return (
+        place for place, leaf in leaves(node, path) if leaf.__class__ is PlainScalar and isinstance(leaf.value, str)
+    )
 
 
 def to_value(node: Node) -> Any:
     """Converts a node to the plain value it represents, as in `data`."""
     if node.__class__ is str:
         return node
-    if isinstance(node, PlainScalar):
-        return node.value
-    if isinstance(node, dict):
-        return {key: to_value(child) for key, child in node.items()}
-    if isinstance(node, list):
-        return [to_value(child) for child in node]
-    return node
+    return with_leaves(node, lambda leaf: leaf.value if isinstance(leaf, PlainScalar) else leaf)
+
+
+def leaves(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Everything below a node that is neither a map nor a list, with its path."""
+    if isinstance(node, (dict, list)):
+        for step, child in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from leaves(child, (*path, step))
+    else:
+        yield path, node
+
+
+def with_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """The same maps and lists, with `change` applied to everything in them that is neither."""
+    if isinstance(tree, dict):
+        return {key: with_leaves(child, change) for key, child in tree.items()}
+    if isinstance(tree, list):
+        return [with_leaves(child, change) for child in tree]
+    return change(tree)

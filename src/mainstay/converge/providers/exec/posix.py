@@ -8,17 +8,15 @@ from mainstay.converge.command_words import words_of
 from mainstay.converge.contract import Change, Provider
 from mainstay.converge.failures import CommandFailed, Failure, Missing, TimedOut
 from mainstay.converge.host.clock import sleep
-from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, find_program, refuse_without_interpreter
-from mainstay.converge.resources.exec import ExecState
+from mainstay.converge.host.commands import DEFAULT_SEARCH_PATH, Finished, find_program, refuse_without_interpreter
+from mainstay.converge.resources.exec import Exec, ExecState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mainstay.converge.host.commands import Finished
     from mainstay.converge.host.host import Host
     from mainstay.converge.host.path_tests import PathTest
-    from mainstay.converge.resources.exec import Exec
 
 
 SHELL_WORDS = {"|", "||", "&&", ">", ">>", "<", "2>&1"}

@@ -7,14 +7,13 @@ from itertools import islice
 
 from mainstay.converge.contract import Change, Provider
 from mainstay.converge.host.packages import error_lines, run_when_unlocked
-from mainstay.converge.resources.package import ABSENT, LATEST
+from mainstay.converge.resources.package import ABSENT, LATEST, Package, PackageState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from mainstay.converge.host.host import Host
-    from mainstay.converge.resources.package import Package, PackageState
 
 MOST_PACKAGES_AT_ONCE = 200
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.contract import Change, Provider
 from mainstay.converge.failures import Failure
-from mainstay.converge.host.account_databases import UserEntry
+from mainstay.converge.host.account_databases import AccountDatabases, UserEntry
 from mainstay.converge.host.account_tools import (
     missing_tools,
     one_run_at_a_time,
@@ -14,13 +14,11 @@ from mainstay.converge.host.account_tools import (
 )
 from mainstay.converge.host.homes import home_is_missing, make_home, processes_of, remove_home, why_home_is_kept
 from mainstay.converge.resources.group import ABSENT, CREATE, PRESENT, REMOVE
-from mainstay.converge.resources.user import MAKE_HOME, PASSWORD, UserState, groups_to_change, password_field
+from mainstay.converge.resources.user import MAKE_HOME, PASSWORD, User, UserState, groups_to_change, password_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mainstay.converge.host.account_databases import AccountDatabases
     from mainstay.converge.host.host import Host
-    from mainstay.converge.resources.user import User
 
 TOOLS = ("useradd", "usermod", "userdel", "groupadd", "chpasswd")
 # What `!` in front of a hash may be repeated; more is not a lock that a tool has set.
