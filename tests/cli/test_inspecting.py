@@ -246,7 +246,7 @@ def test_adding_an_agent_creates_all_missing_objects(shell: Shell, scenario: Sce
     code = command.split()[-1]
     token = Client(scenario.admin.url).post("/enrol", {"code": code})["token"]
     (row,) = (row for row in lines(shell.run(scenario.admin, "agents")) if row[0] == name)
-    assert row[1:3] == ["Disconnected", "never"]
+    assert row[1:3] == ["New", "never"]
     scenario.admin.as_token(token).get("/agents/me")
     (row,) = (row for row in lines(shell.run(scenario.admin, "agents")) if row[0] == name)
     assert [*row[:2], *row[3:]] == [name, "Connected", ", ".join(kinds), "eu", provider, "all"]

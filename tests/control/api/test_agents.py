@@ -20,7 +20,7 @@ SCHEMA = {
 def test_a_provider_creates_its_agents(scenario: Scenario) -> None:
     body = {"name": "a", "providerId": scenario.provider_id, "agentTypeId": scenario.agent_type_id, "tags": ["x"]}
     agent = scenario.provider.post("/agents", body)
-    assert agent["status"] == "Disconnected"
+    assert agent["status"] == "New"
     assert agent["tags"] == ["x"]
     scenario.consumer.post("/agents", body, expect=403)
     scenario.consumer.get(f"/agents/{agent['id']}", expect=404)
@@ -80,7 +80,7 @@ def test_an_agent_reports_its_status(scenario: Scenario) -> None:
 
 
 def test_any_request_connects_an_agent_and_a_disabled_agent_is_refused(scenario: Scenario) -> None:
-    assert scenario.admin.get(f"/agents/{scenario.agent_id}")["status"] == "Disconnected"
+    assert scenario.admin.get(f"/agents/{scenario.agent_id}")["status"] == "New"
     scenario.agent.get("/service-types")
     assert scenario.admin.get(f"/agents/{scenario.agent_id}")["status"] == "Connected"
     scenario.provider.patch(f"/agents/{scenario.agent_id}", {"status": "Disabled"})

@@ -34,7 +34,7 @@ def test_a_code_enrolls_as_many_hosts_as_it_counts(server: Server, scenario: Sce
     host = unique("host")
     first = enrol(server, made["code"], host).body
     agent = scenario.admin.get(f"/agents/{first['agentId']}")
-    assert (agent["name"], agent["tags"], agent["status"]) == (f"fra-{host}", ["zone=a", "ssd"], "Disconnected")
+    assert (agent["name"], agent["tags"], agent["status"]) == (f"fra-{host}", ["zone=a", "ssd"], "New")
     assert (agent["providerId"], agent["agentTypeId"]) == (scenario.provider_id, scenario.agent_type_id)
     # Its token is that of an agent, without expiry, and ends with it.
     itself = scenario.admin.as_token(first["token"])

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 import seed_text
 from scenario import Scenario, unique
 
@@ -16,6 +18,8 @@ BLOCK: Any = seed_text.block("VM Service Type with Mixed Authorizers")
 VM: Any = {name: rule for name, rule in BLOCK.items() if name != "publicIp"}
 DISK: Any = seed_text.block("Disk Service Type")
 GOOD = {"instanceName": "vm-1", "region": "us-east-1", "cpu": 4, "memory": 8, "diskSize": 50, "imageId": "i"}
+
+SYNC = ("True", "False", "Unknown")
 
 
 def test_an_order_creates_a_service_and_a_job(scenario: Scenario) -> None:
@@ -385,6 +389,59 @@ def test_an_agent_reports_conditions(scenario: Scenario) -> None:
     assert again["conditions"][0]["since"] == since
     scenario.agent.put(path, [{"type": "InSync"}], expect=400)
     scenario.consumer.put(path, [], expect=403)
+
+
+@pytest.mark.parametrize("status", ["Disconnected", "Disabled"])
+def test_what_an_offline_agent_reported_is_shown_as_unknown(scenario: Scenario, status: str) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
+    path = f"/services/{service['id']}"
+    found = [{"type": "InSync", "status": "True", "reason": "Repaired"}, {"type": "Backup", "status": "False"}]
+    stored = scenario.agent.put(f"{path}/conditions", found)
+    scenario.provider.patch(f"/agents/{scenario.agent_id}", {"status": status})
+    last_seen = scenario.provider.get(f"/agents/{scenario.agent_id}")["lastStatusUpdate"]
+    for client in (scenario.admin, scenario.provider, scenario.consumer):
+        shown = client.get(path)
+        assert (shown["version"], shown["updatedAt"]) == (stored["version"], stored["updatedAt"])
+        assert [
+            [each[name] for name in ("type", "status", "reason", "lastStatus", "lastReason", "lastReportedAt")]
+            for each in shown["conditions"]
+        ] == [
+            ["InSync", "Unknown", "AgentOffline", "True", "Repaired", last_seen],
+            ["Backup", "Unknown", "AgentOffline", "False", "", last_seen],
+        ]
+        listed = {each: client.get(f"/services?inSync={each}&agentId={scenario.agent_id}")["items"] for each in SYNC}
+        assert {each: len(items) for each, items in listed.items()} == {"True": 0, "False": 0, "Unknown": 1}
+        assert listed["Unknown"][0]["conditions"] == shown["conditions"]
+    scenario.admin.patch(f"/agents/{scenario.agent_id}", {"status": "Connected"})
+    assert scenario.consumer.get(path)["conditions"] == stored["conditions"]
+    # An agent may send back what it has read; members of the server are ignored.
+    again = scenario.agent.put(f"{path}/conditions", shown["conditions"])
+    assert "lastStatus" not in again["conditions"][0]
+
+
+def test_an_agent_reads_its_conditions_as_it_reported_them(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
+    path = f"/services/{service['id']}"
+    stored = scenario.agent.put(f"{path}/conditions", [{"type": "InSync", "status": "True", "reason": "InSync"}])
+    # Its next request would connect it again.
+    scenario.agent.put("/agents/me/status", {"status": "Disconnected"})
+    assert scenario.consumer.get(path)["conditions"][0]["status"] == "Unknown"
+    scenario.agent.put("/agents/me/status", {"status": "Disconnected"})
+    assert scenario.agent.get(path)["conditions"] == stored["conditions"]
+
+
+def test_services_are_filtered_by_whether_they_are_in_sync(scenario: Scenario) -> None:
+    kind = scenario.service_type(None, SIMPLE)
+    services = {status: scenario.order(kind)["id"] for status in (*SYNC, "not reported")}
+    for status in SYNC:
+        message = 'a message with "type":"InSync","status":"True" in it'
+        condition = {"type": "InSync", "status": status, "reason": "x", "message": message}
+        scenario.agent.put(f"/services/{services[status]}/conditions", [{"type": "A", "status": "True"}, condition])
+    for status in SYNC:
+        found = scenario.consumer.get(f"/services?inSync={status}")["items"]
+        assert [each["id"] for each in found] == [services[status]]
+    assert len(scenario.consumer.get("/services?inSync=")["items"]) == len(services)
+    assert "True, False, Unknown" in scenario.consumer.get("/services?inSync=true", expect=400)["error"]
 
 
 def test_a_change_of_a_type_is_refused_if_living_services_do_not_fit(scenario: Scenario) -> None:

@@ -180,7 +180,7 @@ def _row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) ->
     return [
         agent["name"],
         (agent["status"], COLOURS.get(agent["status"], "")),
-        "never" if last_seen == agent["createdAt"] else f"{age(last_seen)} ago",
+        "never" if agent["status"] == "New" else f"{age(last_seen)} ago",
         serves,
         ", ".join(agent["tags"]),
         providers.get(agent["providerId"], agent["providerId"]),

@@ -24,6 +24,7 @@ DEFAULT_LIMIT = 200
 MAX_STATES = 100
 DEFAULT_GROUP = "default"
 JOB_WORDS = {"Pending": "queued", "Processing": "running"}
+IN_SYNC = ("True", "False", "Unknown")
 SYNC_COLOURS = {"True": GOOD, "False": BAD}
 
 
@@ -33,6 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="AGENT", help="only services of this agent")
     parser.add_argument("--group", metavar="GROUP", help="only services of this group")
     parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="only services of this customer")
+    parser.add_argument(
+        "--in-sync", choices=IN_SYNC, metavar="STATUS", help=f"only services whose IN SYNC is {', '.join(IN_SYNC)}"
+    )
     parser.add_argument("--name", metavar="TEXT", help="only services whose name contains this text")
     parser.add_argument("--all", action="store_true", help="also services in a terminal state")
     add_limit_option(parser, DEFAULT_LIMIT)
@@ -68,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _has_filter(arguments: argparse.Namespace) -> bool:
-    filters = (arguments.status, arguments.type, arguments.agent, arguments.name, arguments.group, arguments.consumer)
-    return any(filters)
+    names = ("status", "type", "agent", "in_sync", "name", "group", "consumer")
+    return any(getattr(arguments, name) for name in names)
 
 
 def _query(client: Client, arguments: argparse.Namespace, states: Mapping[str, States]) -> dict[str, object]:
@@ -84,6 +88,8 @@ def _query(client: Client, arguments: argparse.Namespace, states: Mapping[str, S
         query["consumerId"] = find_named(client, "/participants", arguments.consumer)["id"]
     if arguments.name:
         query["name"] = arguments.name
+    if arguments.in_sync:
+        query["inSync"] = arguments.in_sync
     if arguments.status:
         query["status"] = arguments.status
     # Filter on the server: there may be many more deleted services than others.
@@ -137,5 +143,8 @@ def _sync_cell(conditions: list[Any]) -> Cell:
     for condition in conditions:
         if condition.get("type") == "InSync":
             status = str(condition.get("status"))
+            if condition.get("lastReportedAt"):
+                last = condition.get("lastReason") or condition.get("lastStatus")
+                return (f"Unknown (was {last} {age(condition['lastReportedAt'])} ago)", BUSY)
             return (str(condition.get("reason") or status), SYNC_COLOURS.get(status, BUSY))
     return ""

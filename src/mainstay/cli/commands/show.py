@@ -113,6 +113,9 @@ def _condition_lines(condition: Mapping[str, Any]) -> list[str]:
     head = f"  {printable(str(condition.get('type')))}  {palette.paint(printable(status), COLOURS.get(status, BUSY))}"
     message = str(condition.get("message") or "")
     first, *rest = message.split("\n")
+    if condition.get("lastReportedAt"):
+        last = condition.get("lastReason") or condition.get("lastStatus")
+        reason += f", was {last} {age(condition['lastReportedAt'])} ago"
     head += "".join(f"  {printable(text)}" for text in (reason, first) if text and text != status)
     return [head, *(diff_line(palette, line) for line in rest)]
 

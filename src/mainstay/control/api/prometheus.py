@@ -93,6 +93,20 @@ METRICS = (
         "mainstay_services", "gauge", "plane", ("service_type", "state"), "Living services by type and state"
     ),
     MetricDescription("mainstay_services_drifted", "gauge", "plane", (), "Services that differ from their order"),
+    MetricDescription(
+        "mainstay_services_repair_does_not_hold",
+        "gauge",
+        "plane",
+        (),
+        "Services that drift again after every repair; also counted as drifted",
+    ),
+    MetricDescription(
+        "mainstay_services_unknown",
+        "gauge",
+        "plane",
+        (),
+        "Living services whose condition InSync is Unknown, above all those of agents that are offline",
+    ),
     MetricDescription("mainstay_services_failed", "gauge", "plane", (), "Services whose last job failed"),
     MetricDescription(
         "mainstay_orphans", "gauge", "plane", (), "Hosts that are not cleaned up after a forced delete"
@@ -214,6 +228,8 @@ class _PlaneCollector(Collector):
         yield _family("mainstay_agents", {(name,): number for name, number in found.agents.items()})
         yield _family("mainstay_services", found.services)
         yield _family("mainstay_services_drifted", {(): found.drifted})
+        yield _family("mainstay_services_repair_does_not_hold", {(): found.unheld_repairs})
+        yield _family("mainstay_services_unknown", {(): found.unknown})
         yield _family("mainstay_services_failed", {(): found.failed})
         yield _family("mainstay_orphans", {(): found.orphans})
         yield _family("mainstay_pool_free_ratio", found.free_shares)

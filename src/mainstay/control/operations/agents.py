@@ -106,7 +106,7 @@ async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
     agent = AgentRow(
         **new,
         name=wanted.name,
-        status="Disconnected",
+        status="New",
         last_status_update=work.now,
         tags=wanted.tags,
         configuration=await _configure(work, agent_type, wanted.configuration, new["id"], provider.id, None),
@@ -234,10 +234,10 @@ def _with_status(work: UnitOfWork, agent: AgentRow, status: AgentStatus) -> Agen
     by_admin = work.required_caller.role is Role.ADMIN
     if status != "Disabled" and not by_admin:
         _refuse_disabled_by_admin(agent)
+    # `last_status_update` stays the last sign of life of the agent.
     return msgspec.structs.replace(
         agent,
         status=status,
-        last_status_update=agent.last_status_update if status == agent.status else work.now,
         disabled_by_admin=status == "Disabled" and (by_admin or agent.disabled_by_admin),
     )
 

@@ -7,14 +7,17 @@ from datetime import timedelta
 
 import msgspec
 
+from mainstay.control.domain.conditions import find_in_sync
 from mainstay.control.domain.lifecycle.transitions import available_actions
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.service_pools import usage
 from mainstay.control.store import doctor as store
 from mainstay.control.store.agent_types import granted_by_migration
 from mainstay.control.store.engine.contract import Row
+from mainstay.control.store.engine.records import to_time
 from mainstay.control.store.rollouts import stopped as stopped_rollouts
 from mainstay.control.store.service_types import SERVICE_TYPES
+from mainstay.control.store.services import count_unknown_by_agent
 
 NEARLY_EMPTY_SHARE = 0.1
 STUCK_MINUTES = 5
@@ -41,6 +44,8 @@ async def examine(work: UnitOfWork) -> list[DoctorFinding]:
     stuck_since = work.now - STUCK_AFTER
     return [
         *map(_waiting_job, await store.waiting_jobs(work.tx, stuck_since, MAX_FINDINGS)),
+        *map(_unknown_services, await count_unknown_by_agent(work.tx, [], MAX_FINDINGS)),
+        *map(_unheld_repair, await store.unheld_repairs(work.tx, MAX_FINDINGS)),
         *await _stuck_services(work),
         *await _empty_pools(work),
         *await _lost_secrets(work),
@@ -60,7 +65,7 @@ def _waiting_job(row: Row) -> DoctorFinding:
         )
         return DoctorFinding("job-waits-for-busy-agent", job, message, f"mainstay jobs show {row['job_id']}")
     code = "job-waits-for-silent-agent"
-    if row["never_connected"]:
+    if status == "New":
         message = f"{what}, which has never connected; enroll it on its host and start it, or cancel the job"
         return DoctorFinding(code, job, message, f"mainstay agents code {shlex.quote(agent)}")
     if status == "Disabled":
@@ -68,6 +73,25 @@ def _waiting_job(row: Row) -> DoctorFinding:
         return DoctorFinding(code, job, message, f"mainstay agents enable {shlex.quote(agent)}")
     message = f"{what}, which is {status}; start the agent, cancel the job, or delete the service with force"
     return DoctorFinding(code, job, message, START_AGENT)
+
+
+def _unknown_services(row: Row) -> DoctorFinding:
+    number, agent, status = row["number"], row["name"], row["status"]
+    services = f"{number} service{'' if number == 1 else 's'}"
+    message = (
+        f"the agent is {status} and was last seen at {to_time(row['last_status_update']):%Y-%m-%d %H:%M:%S} UTC;"
+        f" the conditions of {services} are Unknown until it reports again"
+    )
+    command = f"mainstay agents enable {shlex.quote(agent)}" if status == "Disabled" else START_AGENT
+    return DoctorFinding("services_unknown", f"agent {agent}", message, command)
+
+
+def _unheld_repair(row: Row) -> DoctorFinding:
+    condition = find_in_sync(msgspec.json.decode(row["conditions"], type=list[dict[str, object]]))
+    message = str(condition.get("message", "")).split("\n")[0]
+    return DoctorFinding(
+        "repair_does_not_hold", f"service {row['name']} ({row['id']})", message, f"mainstay show {row['id']}"
+    )
 
 
 async def _stuck_services(work: UnitOfWork) -> list[DoctorFinding]:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from mainstay.control.domain.conditions import REPAIR_DOES_NOT_HOLD, find_in_sync
 from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
 from mainstay.control.domain.lifecycle.transitions import available_actions
 from mainstay.control.operations.doctor import NEARLY_EMPTY_SHARE, STUCK_AFTER
@@ -25,6 +26,7 @@ from mainstay.control.store.engine.contract import Row, decode_optional
 from mainstay.control.store.engine.records import to_time
 from mainstay.control.store.overview import Scope
 from mainstay.control.store.service_types import SERVICE_TYPES, ServiceTypeRow
+from mainstay.control.store.services import count_unknown_by_agent
 
 MAX_FINDINGS = 20
 MAX_AGENTS = 400
@@ -34,7 +36,19 @@ FULLEST_POOLS = 4
 WINDOW = timedelta(hours=4)
 SLOT_SECONDS = 300
 
-FindingKind = Literal["failed", "offline", "drifted", "stuck", "orphan", "nearly_full", "waiting", "secret", "grant"]
+FindingKind = Literal[
+    "failed",
+    "offline",
+    "unknown",
+    "unheld",
+    "drifted",
+    "stuck",
+    "orphan",
+    "nearly_full",
+    "waiting",
+    "secret",
+    "grant",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +98,7 @@ class Overview:
     findings: Sequence[AttentionFinding]
     # The number of findings may be larger than their list.
     drifted: int
+    unknown: int
     failed: int
     states: Sequence[StateCount]
     agents: Sequence[AgentSummary]
@@ -111,6 +126,7 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
     findings = [
         *_failed(await store.failed_services(tx, services, MAX_FINDINGS) if counts["failed"] else []),
         *_offline(agents),
+        *_unknown(await count_unknown_by_agent(tx, services, MAX_FINDINGS) if counts["unknown"] else [], agents),
         *_drifted(work, await store.drifted_services(tx, services, MAX_FINDINGS) if counts["drifted"] else []),
         *_stuck(work, counted, types),
         *_orphans(await store.open_orphans(tx, work.scope("orphan"), MAX_FINDINGS) if provides else []),
@@ -123,6 +139,7 @@ async def read_overview(work: UnitOfWork, *, provides: bool) -> Overview:
     return Overview(
         findings,
         drifted=counts["drifted"],
+        unknown=counts["unknown"],
         failed=counts["failed"],
         states=_states(work, counted, types),
         agents=[AgentSummary(row["id"], row["name"], row["status"], row["running"]) for row in agents],
@@ -173,17 +190,33 @@ def _offline(rows: Sequence[Row]) -> list[AttentionFinding]:
     return found[:MAX_FINDINGS]
 
 
+def _unknown(rows: Sequence[Row], agents: Sequence[Row]) -> list[AttentionFinding]:
+    """Services of agents that report nothing, without those whose agent has a finding of its own."""
+    offline = {row["id"] for row in agents if row["status"] in OFFLINE}
+    return [
+        AttentionFinding(
+            "unknown",
+            row["id"],
+            row["name"],
+            f"{_counted(row['number'], 'service')}: what is shown is what the agent reported last",
+            since=to_time(row["last_status_update"]),
+        )
+        for row in rows
+        if row["id"] not in offline
+    ]
+
+
 def _drifted(work: UnitOfWork, rows: Sequence[Row]) -> list[AttentionFinding]:
     found = []
     for row in rows:
         conditions: list[dict[str, object]] = msgspec.json.decode(row["conditions"])
         if not sees_host(work.caller, row["provider_id"]):
             conditions = consumer_conditions(conditions)
-        condition = next((each for each in conditions if each.get("type") == "InSync"), {})
+        condition = find_in_sync(conditions)
         since = condition.get("since")
         found.append(
             AttentionFinding(
-                "drifted",
+                "unheld" if condition.get("reason") == REPAIR_DOES_NOT_HOLD else "drifted",
                 row["id"],
                 row["name"],
                 first_line(str(condition.get("message", ""))),

@@ -35,6 +35,8 @@ class PlaneFigures:
     # (service type, state) → number.
     services: Mapping[Labels, int]
     drifted: int
+    unheld_repairs: int
+    unknown: int
     failed: int
     orphans: int
     unchained_events: int
@@ -66,6 +68,8 @@ async def read_figures(work: UnitOfWork) -> PlaneFigures:
         oldest_queued_seconds=max(waited, 0.0),
         services=await _count_services(work),
         drifted=troubles["drifted"],
+        unheld_repairs=troubles["unheld_repairs"],
+        unknown=troubles["unknown"],
         failed=troubles["failed"],
         orphans=troubles["orphans"],
         unchained_events=troubles["unchained"],

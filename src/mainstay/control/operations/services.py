@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.domain.blueprints import MAX_VERSION
+from mainstay.control.domain.conditions import ConditionStatus
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
@@ -91,10 +92,11 @@ class ActionRequest(Body, frozen=True, kw_only=True):
 
 
 class ServiceCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An observation of the agent about a service, beside its status, such as `InSync`."""
+    """An observation of the agent about a service, beside its status, such as `InSync`. Other members, such as those that
+    the server adds while the agent is offline, are ignored."""
 
     type: Tag
-    status: Literal["True", "False", "Unknown"]
+    status: ConditionStatus
     reason: Short = ""
     message: Text = ""
     # What consumers see instead of `message`; without it, they see `message` without lines that others wrote.
@@ -158,6 +160,7 @@ async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, Serv
     return service, ServiceContext(
         agent_name=agent.name,
         agent_status=agent.status,
+        agent_last_seen=agent.last_status_update,
         type_name=found.name,
         type_version=found.updated_at,
         job=(job.id, job.action, job.status),

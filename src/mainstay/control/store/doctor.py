@@ -8,19 +8,24 @@ from datetime import datetime
 from mainstay.control.store.engine.contract import Row, Transaction, fetch_column
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.service_pools import SERVICE_POOLS, ServicePool
+from mainstay.control.store.services import UNHELD_REPAIR
 
 
 async def waiting_jobs(tx: Transaction, before: datetime, limit: int) -> Sequence[Row]:
-    """Queued jobs of agents that are not connected, whatever their age, and of connected ones that are older than a time.
-    `never_connected`: 1 if the agent has sent no request yet."""
+    """Queued jobs of agents that are not connected, whatever their age, and of connected ones that are older than a time."""
     return await tx.fetch(
         "SELECT jobs.id AS job_id, jobs.action, jobs.service_id, agents.name AS agent_name,"
-        " agents.status AS agent_status, CASE WHEN agents.status IN ('New', 'Disconnected')"
-        " AND agents.last_status_update <= agents.created_at THEN 1 ELSE 0 END AS never_connected"
+        " agents.status AS agent_status"
         " FROM jobs JOIN agents ON agents.id = jobs.agent_id"
         " WHERE jobs.status = 'Pending' AND (agents.status <> 'Connected' OR jobs.created_at < :before)"
         f" ORDER BY jobs.created_at LIMIT {limit}",
         before=to_microseconds(before),
+    )
+
+
+async def unheld_repairs(tx: Transaction, limit: int) -> Sequence[Row]:
+    return await tx.fetch(
+        f"SELECT id, name, conditions FROM services WHERE {UNHELD_REPAIR} ORDER BY created_at, id LIMIT {limit}"
     )
 
 

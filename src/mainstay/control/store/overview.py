@@ -12,6 +12,7 @@ from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.jobs import ACTIVE_STATUSES, JOBS, JobRow
+from mainstay.control.store.services import DRIFTED, UNKNOWN_OFFLINE, UNKNOWN_REPORTED
 
 Scope = Sequence[SqlCondition]
 
@@ -29,13 +30,17 @@ async def count_living(tx: Transaction, scope: Scope) -> list[tuple[str, str, in
 
 
 async def count_troubles_and_jobs(tx: Transaction, services: Scope, jobs: Scope) -> dict[str, int]:
-    """`drifted` and `failed` services, `running` and `queued` jobs."""
-    drifted, parameters = joined_conditions(services, "drifted = 1")
+    """`drifted`, `unknown` and `failed` services, `running` and `queued` jobs."""
+    drifted, parameters = joined_conditions(services, DRIFTED)
+    reported, _ = joined_conditions(services, UNKNOWN_REPORTED)
+    offline, _ = joined_conditions(services, UNKNOWN_OFFLINE)
     failed, _ = joined_conditions(services, "failed_job_id IS NOT NULL")
     running, more = joined_conditions(jobs, "status = 'Processing'")
     queued, _ = joined_conditions(jobs, "status = 'Pending'")
     rows = await tx.fetch(
         f"SELECT (SELECT count(*) FROM services WHERE {drifted}) AS drifted,"
+        f" (SELECT count(*) FROM services WHERE {reported})"
+        f" + (SELECT count(*) FROM services WHERE {offline}) AS unknown,"
         f" (SELECT count(*) FROM services WHERE {failed}) AS failed,"
         f" (SELECT count(*) FROM jobs WHERE {running}) AS running,"
         f" (SELECT count(*) FROM jobs WHERE {queued}) AS queued",
@@ -58,7 +63,7 @@ async def failed_services(tx: Transaction, scope: Scope, limit: int) -> Sequence
 
 
 async def drifted_services(tx: Transaction, scope: Scope, limit: int) -> Sequence[Row]:
-    where, parameters = joined_conditions(scope, "drifted = 1")
+    where, parameters = joined_conditions(scope, DRIFTED)
     return await tx.fetch(
         f"SELECT id, name, provider_id, conditions, updated_at FROM services WHERE {where}"
         f" ORDER BY created_at DESC, id DESC LIMIT {int(limit)}",

@@ -9,6 +9,7 @@ from datetime import datetime
 from mainstay.control.store.engine.contract import Row, Transaction
 from mainstay.control.store.engine.records import to_microseconds
 from mainstay.control.store.jobs import ACTIVE_STATUSES
+from mainstay.control.store.services import DRIFTED, UNHELD_REPAIR, UNKNOWN_OFFLINE, UNKNOWN_REPORTED
 
 
 async def count_jobs(tx: Transaction, since: datetime) -> Sequence[Row]:
@@ -43,7 +44,10 @@ async def count_troubles(tx: Transaction) -> Row:
     """`oldest` is the creation of the oldest queued job; None: no job is queued."""
     rows = await tx.fetch(
         "SELECT (SELECT min(created_at) FROM jobs WHERE status = 'Pending') AS oldest,"
-        " (SELECT count(*) FROM services WHERE drifted = 1) AS drifted,"
+        f" (SELECT count(*) FROM services WHERE {DRIFTED}) AS drifted,"
+        f" (SELECT count(*) FROM services WHERE {UNHELD_REPAIR}) AS unheld_repairs,"
+        f" (SELECT count(*) FROM services WHERE {UNKNOWN_REPORTED})"
+        f" + (SELECT count(*) FROM services WHERE {UNKNOWN_OFFLINE}) AS unknown,"
         " (SELECT count(*) FROM services WHERE failed_job_id IS NOT NULL) AS failed,"
         " (SELECT count(*) FROM orphans WHERE closed_at IS NULL) AS orphans,"
         " (SELECT count(*) FROM events WHERE sequence_number IS NULL)"

@@ -8,15 +8,17 @@ from datetime import datetime
 
 import msgspec
 
+from mainstay.control.domain.conditions import IN_SYNC, NOT_REPORTING, REPAIR_DOES_NOT_HOLD
 from mainstay.control.store.engine.contract import (
     Row,
     Transaction,
     encode_json,
     fetch_column,
     fetch_value,
+    literals,
     placeholders,
 )
-from mainstay.control.store.engine.paging import SqlCondition
+from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
 from mainstay.control.store.engine.records import MAX_DEPENDANTS, ForeignId, Record, Table, to_microseconds, to_time
 from mainstay.control.store.jobs import ACTIVE_STATUSES
 
@@ -42,7 +44,24 @@ class ServiceRow(Record, frozen=True, kw_only=True):
 SERVICES = Table("services", "service", ServiceRow, name_index="service_names")
 LIVING_ONLY = SqlCondition("is_terminal = 0")
 ENDED_ONLY = SqlCondition("is_terminal = 1")
-DRIFTED_ONLY = SqlCondition("drifted = 1")
+# Services whose agent reports nothing: what is stored of them may not be true any more.
+_NOT_REPORTED = f"agent_id IN (SELECT id FROM agents WHERE status IN {literals(NOT_REPORTING)})"
+_UNKNOWN = ("in_sync = 'Unknown'", f"(in_sync IS NOT NULL AND {_NOT_REPORTED})")
+# By the shown status of the condition `InSync`.
+IN_SYNC_ONLY = {
+    "True": SqlCondition(f"(in_sync = 'True' AND NOT {_NOT_REPORTED})"),
+    "False": SqlCondition(f"(in_sync = 'False' AND NOT {_NOT_REPORTED})"),
+    "Unknown": SqlCondition(f"({' OR '.join(_UNKNOWN)})", {}, _UNKNOWN),
+}
+DRIFTED = f"drifted = 1 AND NOT {_NOT_REPORTED}"
+DRIFTED_ONLY = SqlCondition(DRIFTED)
+# No service satisfies both.
+UNKNOWN_REPORTED = f"in_sync = 'Unknown' AND is_terminal = 0 AND NOT {_NOT_REPORTED}"
+UNKNOWN_OFFLINE = f"in_sync IS NOT NULL AND is_terminal = 0 AND {_NOT_REPORTED}"
+UNKNOWN_ONLY = SqlCondition(f"({UNKNOWN_REPORTED} OR {UNKNOWN_OFFLINE})", {}, (UNKNOWN_REPORTED, UNKNOWN_OFFLINE))
+UNHELD_REPAIR = (
+    f'{DRIFTED} AND conditions LIKE \'%"type":"{IN_SYNC}","status":"False","reason":"{REPAIR_DOES_NOT_HOLD}"%\''
+)
 FAILED_ONLY = SqlCondition("failed_job_id IS NOT NULL")
 WITH_JOB_ONLY = SqlCondition(f"id IN (SELECT service_id FROM jobs WHERE status IN {ACTIVE_STATUSES})")
 
@@ -52,6 +71,7 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
 
     agent_name: str
     agent_status: str
+    agent_last_seen: datetime
     type_name: str
     type_version: datetime
     # (id, action, status) of the active job.
@@ -87,7 +107,8 @@ async def find_for_update(tx: Transaction, service_id: str, *, lock: bool = Fals
 
 
 _CONTEXT_COLUMNS = (
-    "agents.name AS agent_name, agents.status AS agent_status, service_types.name AS type_name,"
+    "agents.name AS agent_name, agents.status AS agent_status,"
+    " agents.last_status_update AS agent_last_seen, service_types.name AS type_name,"
     " service_types.updated_at AS type_version, jobs.id AS job_id, jobs.action AS job_action, jobs.status AS job_status,"
     " providers.name AS provider_name, consumers.name AS consumer_name, service_groups.name AS group_name,"
     " blueprints.version AS blueprint_version"
@@ -135,6 +156,7 @@ def _context(row: Row) -> ServiceContext:
     return ServiceContext(
         agent_name=row["agent_name"],
         agent_status=row["agent_status"],
+        agent_last_seen=to_time(row["agent_last_seen"]),
         type_name=row["type_name"],
         type_version=to_time(row["type_version"]),
         job=None if row["job_id"] is None else (row["job_id"], row["job_action"], row["job_status"]),
@@ -183,6 +205,18 @@ async def living_ids(tx: Transaction, column: str, value: str) -> list[str]:
 async def serves_group(tx: Transaction, agent_id: str, group_id: str) -> bool:
     statement = "SELECT 1 AS found FROM services WHERE group_id = :group_id AND agent_id = :agent_id AND is_terminal = 0 LIMIT 1"
     return bool(await tx.fetch(statement, group_id=group_id, agent_id=agent_id))
+
+
+async def count_unknown_by_agent(tx: Transaction, scope: Sequence[SqlCondition], limit: int) -> Sequence[Row]:
+    """The agents that report nothing and serve services whose conditions are therefore Unknown: those with most first."""
+    where, parameters = joined_conditions(scope, UNKNOWN_OFFLINE)
+    return await tx.fetch(
+        "SELECT agents.id, agents.name, agents.status, agents.last_status_update, counted.number FROM"
+        f" (SELECT agent_id, count(*) AS number FROM services WHERE {where} GROUP BY agent_id) AS counted"
+        f" JOIN agents ON agents.id = counted.agent_id ORDER BY counted.number DESC, agents.name LIMIT {int(limit)}",
+        slow=True,
+        **parameters,
+    )
 
 
 async def delete_terminal(tx: Transaction, column: str, value: str) -> None:

@@ -42,6 +42,7 @@ def _environment() -> Environment:
         plural=formatting.plural,
         JOB_STATES=formatting.JOB_STATES,
         AGENT_STATES=formatting.AGENT_STATES,
+        LAST_SYNC=formatting.LAST_SYNC,
         link=_link,
     )
     # Macros that every page uses. A live region renders one block alone, without the imports of its template.

@@ -7,6 +7,7 @@ import msgspec
 from mainstay.control.api.bodies import parse_change, parse_list
 from mainstay.control.api.contract import BOOLEAN, TIME, Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.nouns import detail_endpoint, page_endpoint
+from mainstay.control.domain.conditions import CONDITION_STATUSES
 from mainstay.control.operations import orders, services
 from mainstay.control.operations.machinery.forecast import Forecast
 from mainstay.control.operations.machinery.refusals import BadInput, OperationRefused
@@ -35,13 +36,16 @@ from mainstay.control.operations.services import (
     UptimeView,
 )
 from mainstay.control.store.engine.paging import parse_listing
-from mainstay.control.store.services import LIVING_ONLY, SERVICES, ServiceRow
+from mainstay.control.store.services import IN_SYNC_ONLY, LIVING_ONLY, SERVICES, ServiceRow
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/services"
 ALIASES = {"currentStatus": "status"}
 STATUS_ALIAS = QueryParameter("currentStatus", "Alias of status")
 LIVING = QueryParameter("living", "Only services that are not in a terminal state", BOOLEAN)
+IN_SYNC = QueryParameter(
+    "inSync", "Only services whose condition InSync is shown as this", {"enum": list(CONDITION_STATUSES)}
+)
 MAX_CONDITIONS = 100
 MAX_KEY = 255
 MAX_PLAN_WAIT_SECONDS = 60
@@ -61,11 +65,15 @@ def _service_answer(view: ServiceView) -> Answer:
 
 
 async def _list_services(call: Call) -> Answer:
-    query = [(name, value) for name, value in call.query if name != LIVING.name]
+    query = [(name, value) for name, value in call.query if name not in (LIVING.name, IN_SYNC.name)]
     listing = parse_listing(SERVICES, query, aliases=ALIASES)
-    living = [LIVING_ONLY] if call.flag(LIVING.name) else []
+    narrowed = [LIVING_ONLY] if call.flag(LIVING.name) else []
+    if wanted := call.last(IN_SYNC.name):
+        if wanted not in IN_SYNC_ONLY:
+            raise BadInput(f"{IN_SYNC.name} must be one of: {', '.join(CONDITION_STATUSES)}", code="bad_query")
+        narrowed.append(IN_SYNC_ONLY[wanted])
     async with call.reading() as work:
-        page = await work.page(SERVICES, listing, *living)
+        page = await work.page(SERVICES, listing, *narrowed)
         items = await show_services(work, page.items)
     return Answer(msgspec.structs.replace(page, items=items))
 
@@ -196,7 +204,7 @@ ORDER = ("service", "order")
 READ = ("service", "read")
 
 ENDPOINTS = (
-    page_endpoint(PATH, SERVICES, _list_services, ServiceView, "List services", (STATUS_ALIAS, LIVING)),
+    page_endpoint(PATH, SERVICES, _list_services, ServiceView, "List services", (STATUS_ALIAS, LIVING, IN_SYNC)),
     Endpoint(
         method="GET",
         path=f"{PATH}/{{id}}",

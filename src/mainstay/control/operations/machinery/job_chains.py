@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from mainstay.control.domain.conditions import find_in_sync
 from mainstay.control.domain.jobs import pending_deadline
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Lifecycle
@@ -221,7 +222,7 @@ async def save_service(work: UnitOfWork, update: ServiceUpdate) -> ServiceRow:
     after = msgspec.structs.replace(after, updated_at=work.now, version=before.version + 1)
     hidden: dict[str, Value] = {
         "is_terminal": int(update.ends),
-        "drifted": int(not update.ends and _is_drifted(after.conditions)),
+        "drifted": int(not update.ends and find_in_sync(after.conditions).get("status") == "False"),
         **failed_job,
     }
     if update.new_origins or not equal(after.properties, before.properties):
@@ -248,10 +249,6 @@ async def _record_update(work: UnitOfWork, update: ServiceUpdate, after: Service
 def _without_host(service: ServiceRow) -> ServiceRow:
     """Without what the old agent stored: the provider of the new one reads the event."""
     return msgspec.structs.replace(service, agent_instance_id=None, agent_instance_data=None, conditions=[])
-
-
-def _is_drifted(conditions: Sequence[Mapping[str, object]]) -> bool:
-    return any(each.get("type") == "InSync" and each.get("status") == "False" for each in conditions)
 
 
 async def _merged_origins(

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from mainstay.control.access import Caller, reading_relation
+from mainstay.control.access import Caller, Role, reading_relation
+from mainstay.control.domain.conditions import shown_conditions
 from mainstay.control.domain.jobs import ACTIVE
 from mainstay.control.domain.lifecycle.transitions import available_actions
 from mainstay.control.operations.machinery.consumer_view import consumer_conditions, first_line, sees_host
@@ -96,6 +97,9 @@ async def show_in_context(work: UnitOfWork, row: ServiceRow, context: ServiceCon
     fields = msgspec.structs.asdict(row)
     if not sees_host(work.caller, row.provider_id):
         fields["conditions"] = consumer_conditions(row.conditions)
+    if work.caller is None or work.caller.role is not Role.AGENT:
+        # An agent compares what it finds with what it has reported.
+        fields["conditions"] = shown_conditions(fields["conditions"], context.agent_status, context.agent_last_seen)
     return ServiceView(
         **fields,
         agent=AgentNamed(row.agent_id, context.agent_name, context.agent_status),

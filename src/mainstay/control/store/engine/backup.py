@@ -19,6 +19,8 @@ FORMAT = "mainstay-backup-1"
 BATCH = 1000
 # Triggers fill these when the rows that they count are restored.
 KEPT_BY_TRIGGERS = ("agent_loads",)
+# Columns that the database computes from others and that no statement may write.
+COMPUTED = ("in_sync",)
 T = TypeVar("T")
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)", re.DOTALL)
 _OWN_KEY = re.compile(r"^\s*(\w+) [^,\n]*PRIMARY KEY", re.MULTILINE)
@@ -89,7 +91,7 @@ async def dump(tx: Transaction) -> AsyncIterator[bytes]:
         while True:
             rows = await _batch(tx, table, last)
             if rows and not columns:
-                columns = list(rows[0].keys())
+                columns = [name for name in list(rows[0].keys()) if name not in COMPUTED]
                 yield _line(TableHead(table.name, columns))
             for row in rows:
                 yield _line([_encode(row[column]) for column in columns])

@@ -30,6 +30,8 @@ from mainstay.control.web.views.events import show_event
 FINDINGS = {
     "failed": ("bad", "Failed", "/jobs/{job_id}", "See job"),
     "offline": ("bad", "Offline", "/agents/{id}", "See agent"),
+    "unknown": ("rest", "Unknown", "/services?view=unknown&agentId={id}", "See services"),
+    "unheld": ("bad", "Repair does not hold", "/services/{id}", "See diff"),
     "drifted": ("warn", "Drifted", "/services/{id}", "See diff"),
     "stuck": ("warn", "No way out", "/service-types/{id}", "See type"),
     "orphan": ("warn", "Not cleaned up", "/agents/{id}", "See agent"),

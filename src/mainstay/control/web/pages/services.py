@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mainstay.control.access import Role
+from mainstay.control.domain.conditions import find_in_sync
 from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
 from mainstay.control.operations.machinery.consumer_view import first_line
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -22,6 +23,7 @@ from mainstay.control.store.services import (
     FAILED_ONLY,
     LIVING_ONLY,
     SERVICES,
+    UNKNOWN_ONLY,
     WITH_JOB_ONLY,
     last_failures,
 )
@@ -31,6 +33,7 @@ VIEWS = {
     "": ("All", LIVING_ONLY),
     "failed": ("Failed", FAILED_ONLY),
     "drifted": ("Drifted", DRIFTED_ONLY),
+    "unknown": ("Unknown", UNKNOWN_ONLY),
     "busy": ("With a job", WITH_JOB_ONLY),
     "ended": ("Ended", ENDED_ONLY),
 }
@@ -57,8 +60,8 @@ class ServiceLine:
     owner: str
     # Version of the blueprint; "" without one.
     version: str
-    # "", "True", "False" or "Unknown".
-    in_sync: str
+    # The condition `InSync`; empty: the agent has not reported it.
+    in_sync: Mapping[str, Any]
     # The action and the first line of the message, if the last job failed.
     failure: tuple[str, str, str] | None
 
@@ -131,18 +134,13 @@ async def _lines(work: UnitOfWork, views: Sequence[ServiceView]) -> list[Service
                 kind_of_state(lifecycle, each.status),
                 owners[each.consumer_id].name,
                 versions.get(each.blueprint_digest or "", ""),
-                "" if is_ended else _sync_status(each.conditions),
+                {} if is_ended else find_in_sync(each.conditions),
                 None
                 if failed is None
                 else (str(failed["job_id"]), str(failed["action"]), first_line(str(failed["error_message"] or ""))),
             )
         )
     return lines
-
-
-def _sync_status(conditions: Sequence[Mapping[str, Any]]) -> str:
-    """Whether the host is in sync, as the agent reported it; empty: it has not."""
-    return next((str(found["status"]) for found in conditions if found.get("type") == "InSync"), "")
 
 
 async def _choices(work: UnitOfWork, chosen: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[str, str, str]]]:

@@ -18,6 +18,8 @@ AGENT_STATES = {
     "New": ("new", "New"),
     "Disabled": ("rest", "Disabled"),
 }
+# The last known status of `InSync`, before its time.
+LAST_SYNC = {"True": "in sync", "False": "drifted", "Unknown": "unknown"}
 # The shape of each kind of state: a symbol of templates/parts/icons.html.
 SHAPES = {
     "up": "s-up",
