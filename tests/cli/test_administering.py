@@ -66,6 +66,17 @@ def test_tags_and_pool_set_of_an_agent_are_changed(shell: Shell, scenario: Scena
     assert "has no tag us; it has ssd" in refused.stderr
 
 
+def test_the_capacity_of_an_agent_is_set_changed_and_removed(shell: Shell, scenario: Scenario) -> None:
+    words = ["agents", "change", scenario.agent_id, "--capacity"]
+    assert as_json(shell, scenario.provider, *words, "3")["capacity"] == 3
+    refused = shell.run(scenario.provider, *words, "many", code=2)
+    assert "--capacity is a number from 0 to 1000000, or none; got 'many'" in refused.stderr
+    assert as_json(shell, scenario.provider, *words, "none")["capacity"] is None
+    kind = scenario.service_type()["name"]
+    shell.run(scenario.admin, "agents", "add", name := unique("host"), "--serves", kind, "--capacity", "0")
+    assert scenario.admin.get(f"/agents?name={name}")["items"][0]["capacity"] == 0
+
+
 def test_a_removal_on_a_terminal_asks_first(shell: Shell, scenario: Scenario) -> None:
     agent = scenario.new_agent()
     words = [str(PROGRAM), "agents", "remove", agent["name"]]

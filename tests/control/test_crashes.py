@@ -21,6 +21,7 @@ import urllib3
 import seed_text
 from control_plane import Client, Cluster, postgresql_cluster, running, start
 from invariants import violations
+from placed_hosts import Hosts
 from scenario import Scenario
 
 pytestmark = pytest.mark.test_all
@@ -158,6 +159,53 @@ def test_a_server_killed_at_any_instant_loses_nothing_acknowledged(
     with running(data, database_url=url, environment=KEY) as server:
         load.check(server.admin)
         assert server.stop() == 0
+    assert violations(url or f"sqlite:///{data}/mainstay.db") == []
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_orders_of_a_killed_server_get_each_value_once(
+    dialect: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """50 parallel orders for 40 values on 5 hosts; each is repeated with its key until the server answers."""
+    data = tmp_path / "data"
+    url = request.getfixturevalue("postgresql").new_database() if dialect == "postgresql" else None
+    chance = random.Random(SEED)
+    server = start(data, database_url=url, environment=KEY)
+    hosts = Hosts(Scenario(server.admin))
+    agents = [hosts.add(f"host{number}", range(number * 100, number * 100 + 8))["id"] for number in range(5)]
+    body = {"serviceTypeId": hosts.kind["id"], "groupId": hosts.scenario.group_id, "name": "kv"}
+    token, address = hosts.scenario.consumer.token, [server.url]
+    answered = threading.Semaphore(0)
+
+    def order(number: int) -> Any:
+        while True:
+            try:
+                reply = Client(address[0], token).call(
+                    "POST", "/api/v1/services", body, headers={"Idempotency-Key": f"order-{number}"}
+                )
+            except urllib3.exceptions.HTTPError:
+                time.sleep(0.02)
+                continue
+            if reply.status != 503:
+                answered.release()
+                return reply
+
+    with ThreadPoolExecutor(50) as threads:
+        replies = [threads.submit(order, number) for number in range(50)]
+        for _ in range(3):
+            for _ in range(chance.randrange(4, 9)):
+                assert answered.acquire(timeout=60)
+            server.process.kill()
+            server.process.wait(timeout=30)
+            server = start(data, database_url=url, environment=KEY)
+            address[0] = server.url
+        found = [each.result(timeout=120) for each in replies]
+    placed = [each.body for each in found if each.status == 201]
+    assert Counter(each["agentId"] for each in placed) == dict.fromkeys(agents, 8)
+    assert len({each["properties"]["port"] for each in placed}) == 40
+    assert {each.body["code"] for each in found if each.status != 201} == {"no_capacity"}
+    assert server.admin.get("/services?pageSize=1")["totalItems"] == 40
+    assert server.stop() == 0
     assert violations(url or f"sqlite:///{data}/mainstay.db") == []
 
 

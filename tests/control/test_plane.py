@@ -462,10 +462,13 @@ def test_a_lost_answer_is_finished_by_a_second_run(shell: Shell, scenario: Scena
 def test_agents_are_changed_never_created(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
     agent = scenario.new_agent()
     provider = scenario.admin.get(f"/participants/{scenario.provider_id}")["name"]
-    text = f"poolSets:\n  {provider}:\n    s:\nagents:\n  {provider}:\n    {agent['name']}: {{tags: [eu], poolSet: s, disabled: true}}\n"
+    text = f"poolSets:\n  {provider}:\n    s:\nagents:\n  {provider}:\n    {agent['name']}: {{tags: [eu], poolSet: s, capacity: 3, disabled: true}}\n"
     apply(shell, scenario.provider, write(tmp_path, text))
     found = scenario.admin.get(f"/agents/{agent['id']}")
     assert (found["tags"], found["status"], found["servicePoolSetId"] is None) == (["eu"], "Disabled", False)
+    assert found["capacity"] == 3
     assert plan(shell, scenario.provider, write(tmp_path, text))["steps"] == []
+    apply(shell, scenario.provider, write(tmp_path, text.replace("capacity: 3", "capacity: null")))
+    assert scenario.admin.get(f"/agents/{agent['id']}")["capacity"] is None
     refused = apply(shell, scenario.provider, write(tmp_path, text.replace(agent["name"], "missing")), code=1)
     assert "agents enroll, they are not created by a file" in refused.stderr

@@ -102,6 +102,10 @@ def test_an_agent_is_changed_disabled_and_enabled(browser: WebSession, scenario:
     fields: dict[str, object] = {"name": name, "tags": "a", "servicePoolSetId": "", "configuration": ""}
     assert browser.post(f"{page}/edit", fields, csrf=browser.csrf).location == page
     assert scenario.admin.get(f"/agents/{scenario.agent_id}")["tags"] == ["a"]
+    for typed, shown_as, stored in (("1200", "1,200", 1200), ("", "unlimited", None)):
+        browser.post(f"{page}/edit", {**fields, "capacity": typed}, csrf=browser.csrf)
+        assert f"<dt>Capacity</dt><dd>{shown_as}</dd>" in browser.get(page).text
+        assert scenario.admin.get(f"/agents/{scenario.agent_id}")["capacity"] == stored
     browser.post(f"{page}/status", {"status": "Disabled"}, csrf=browser.csrf)
     shown = browser.get(page).text
     assert f"Agent {name} is disabled" in shown

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, add_list_option, print_json
+from mainstay.cli.main import CommandRefused, add_list_option, print_json, whole_number
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
 from mainstay.cli.remote.enrolment_codes import (
@@ -35,11 +35,13 @@ from mainstay.cli.remote.install_commands import configure_install_command, inst
 from mainstay.cli.remote.removal import print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, Cell, age, print_table
+from mainstay.foundation.numbers import parse_count
 
 SUMMARY = "list, add, change, disable or remove agents, or decide whom they serve"
 GROUP = "many hosts"
 PATH = "/agents"
 MAX_NAME_LENGTH = 100
+LARGEST_CAPACITY = 1_000_000
 COLOURS = {"Connected": GOOD, "New": BUSY, "Disconnected": BUSY, "Error": BAD, "Disabled": DIM}
 # Verb: the new status, and what the verb reports. A request of the agent makes it Connected.
 STATUS_OF_VERB = {
@@ -58,7 +60,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ),
             Verb("codes", "list the enrollment codes for many hosts", list_codes),
             Verb("revoke-code", "revoke an enrollment code for many hosts", revoke_code, configure_revocation),
-            Verb("change", "rename an agent or change its tags", _change, _configure_change, of="AGENT"),
+            Verb(
+                "change",
+                "rename an agent, or change its tags, pool set or capacity",
+                _change,
+                _configure_change,
+                of="AGENT",
+            ),
             Verb("disable", "give an agent no orders and refuse its requests", _set_status, of="AGENT"),
             Verb("enable", "admit a disabled agent again", _set_status, of="AGENT"),
             removal_verb(
@@ -89,6 +97,12 @@ def _configure_add(parser: argparse.ArgumentParser) -> None:
     )
     add_list_option(parser, "--tag", "TAG", "tag that orders can select")
     parser.add_argument(
+        "--capacity",
+        type=whole_number(0, LARGEST_CAPACITY, f"0 to {LARGEST_CAPACITY}"),
+        metavar="N",
+        help="most services that orders give the agent (default: unlimited)",
+    )
+    parser.add_argument(
         "--no-grant",
         action="store_true",
         help="as an admin: do not let the provider's agents serve other participants",
@@ -101,6 +115,7 @@ def _configure_change(parser: argparse.ArgumentParser) -> None:
     add_list_option(parser, "--add-tag", "TAG", "add a tag")
     add_list_option(parser, "--remove-tag", "TAG", "remove a tag")
     parser.add_argument("--pool-set", metavar="SET", help="use the pools of this set; none: of no set")
+    parser.add_argument("--capacity", metavar="N", help="most services that orders give the agent; none: unlimited")
 
 
 def _configure_decision(parser: argparse.ArgumentParser) -> None:
@@ -135,11 +150,21 @@ def _change(client: Client, arguments: argparse.Namespace) -> int:
             if arguments.pool_set == "none"
             else find_named(client, "/service-pool-sets", arguments.pool_set)["id"]
         )
+    if arguments.capacity:
+        body["capacity"] = _read_capacity(arguments.capacity)
     if not body:
-        raise CommandRefused("nothing to change: use --name, --add-tag, --remove-tag or --pool-set")
+        raise CommandRefused("nothing to change: use --name, --add-tag, --remove-tag, --pool-set or --capacity")
     changed = client.call("PATCH", f"{PATH}/{agent['id']}", body)
     tags = f" with tags {', '.join(changed['tags'])}" if changed["tags"] else ""
     return print_outcome(arguments, changed, f"Changed agent {changed['name']}{tags}.")
+
+
+def _read_capacity(text: str) -> int | None:
+    """None: unlimited."""
+    number = parse_count(text, 0, LARGEST_CAPACITY)
+    if number is None and text != "none":
+        raise CommandRefused(f"--capacity is a number from 0 to {LARGEST_CAPACITY}, or none; got {text!r}")
+    return number
 
 
 def _set_status(client: Client, arguments: argparse.Namespace) -> int:
@@ -213,6 +238,7 @@ def _add(client: Client, arguments: argparse.Namespace) -> Any:
         "providerId": provider_id,
         "agentTypeId": agent_type["id"],
         "tags": arguments.tag,
+        "capacity": arguments.capacity,
         **announce_grant(client, arguments, agent_type, provider_id, own_only),
     }
     created = client.post("/agents", body)

@@ -41,7 +41,7 @@ FORMS: dict[str, tuple[type, ...]] = {
     VALUES: (list,),
 }
 # `null` takes these away; other attributes cannot be unset.
-CLEARABLE = frozenset({("agents", "poolSet")})
+CLEARABLE = frozenset({("agents", "poolSet"), ("agents", "capacity")})
 MAX_DOCUMENTS = 1000
 
 

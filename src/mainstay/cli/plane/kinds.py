@@ -169,6 +169,7 @@ KINDS: dict[str, Kind] = _kinds(
             {
                 "tags": Attribute(TEXTS, "tags", "tags that orders select", default=[]),
                 "poolSet": Attribute(TEXT, "servicePoolSetId", "pool set of its services", refers_to="poolSets"),
+                "capacity": Attribute(INTEGER, "capacity", "most services that orders give it; null: unlimited"),
                 "disabled": Attribute(BOOLEAN, "status", "whether it gets no orders and no jobs", default=False),
                 "configuration": Attribute(PROPERTIES, "configuration", "its configuration"),
             },

@@ -37,6 +37,7 @@ Tags = Annotated[list[Tag], msgspec.Meta(max_length=100)]
 RECONNECTS_FROM = frozenset({"New", "Disconnected"})
 SILENT_AFTER = timedelta(seconds=150)
 SWEEP = 100
+Capacity = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class NewAgent(Body, frozen=True, kw_only=True):
@@ -46,6 +47,8 @@ class NewAgent(Body, frozen=True, kw_only=True):
     tags: Tags = []
     configuration: dict[str, object] | None = None
     service_pool_set_id: Id | None = None
+    # The most services that placement gives the agent.
+    capacity: Capacity | None = None
     # Whether an admin lets the provider's agents of this type serve other participants; None: an admin does.
     grant: bool | None = None
 
@@ -56,6 +59,8 @@ class AgentChange(Body, frozen=True, kw_only=True):
     tags: Tags | None = None
     configuration: dict[str, object] | None = None
     service_pool_set_id: Id | msgspec.UnsetType | None = msgspec.UNSET
+    # None: unlimited.
+    capacity: Capacity | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class OwnStatus(AgentProtocolBody, frozen=True, kw_only=True):
@@ -113,6 +118,7 @@ async def create(work: UnitOfWork, wanted: NewAgent) -> AgentRow:
         provider_id=provider.id,
         agent_type_id=agent_type.id,
         service_pool_set_id=await _pool_set(work, wanted.service_pool_set_id, provider.id),
+        capacity=wanted.capacity,
     )
     return await work.insert(AGENTS, agent)
 
@@ -221,6 +227,7 @@ async def change(work: UnitOfWork, before: AgentRow, wanted: AgentChange) -> Age
         configuration=await _configure(
             work, agent_type, wanted.configuration, before.id, before.provider_id, before.configuration
         ),
+        capacity=before.capacity if wanted.capacity is msgspec.UNSET else wanted.capacity,
     )
     if wanted.service_pool_set_id is not msgspec.UNSET:
         pool_set_id = await _pool_set(work, wanted.service_pool_set_id, before.provider_id)

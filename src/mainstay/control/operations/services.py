@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated
 from uuid import UUID
@@ -16,7 +16,7 @@ from mainstay.control.domain.conditions import ConditionStatus
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
-from mainstay.control.domain.placement import SeveralProviders, choose_agent
+from mainstay.control.domain.placement import ServingAgent, pool_needs
 from mainstay.control.domain.properties.contract import Actor, Operation, PropertyTarget
 from mainstay.control.domain.properties.evaluation import ValueSource
 from mainstay.control.domain.properties.schema import PropertySchema
@@ -29,7 +29,13 @@ from mainstay.control.operations.machinery.bodies import NO_ZERO, Body, Id, Name
 from mainstay.control.operations.machinery.bounds import MAX_CONDITIONS_BYTES, refuse_large
 from mainstay.control.operations.machinery.consumer_view import initiator_words
 from mainstay.control.operations.machinery.job_chains import OrderedChanges, ServiceUpdate
-from mainstay.control.operations.machinery.property_decisions import accept_properties
+from mainstay.control.operations.machinery.placement import PlacementRequest, admit_named, find_candidates, place
+from mainstay.control.operations.machinery.property_decisions import (
+    DecidedProperties,
+    PoolValueMissing,
+    accept_properties,
+    pool_questions,
+)
 from mainstay.control.operations.machinery.refusals import (
     AgentNotAvailable,
     BadInput,
@@ -41,19 +47,17 @@ from mainstay.control.operations.machinery.refusals import (
 )
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork, new_id
 from mainstay.control.store import services as store
-from mainstay.control.store.agents import AGENTS
+from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.paging import parse_time
 from mainstay.control.store.jobs import JobName, JobRow, active_job, find_by_times
 from mainstay.control.store.orders import OrderedGroup, find_order_parties
 from mainstay.control.store.participants import PARTICIPANTS
-from mainstay.control.store.placement import ServingParties, find_serving_parties, serving_agents
+from mainstay.control.store.placement import ServingParties, find_serving_parties
 from mainstay.control.store.service_groups import SERVICE_GROUPS, ServiceGroup, find_group_named
 from mainstay.control.store.services import SERVICES, ServiceContext, ServiceRow
 from mainstay.control.store.tokens import TokenOwner, read_owners
 
 DEFAULT_GROUP = "default"
-CANDIDATES = 10_000
-LISTED_PROVIDERS = 100
 # At most 200 tokens and jobs are resolved for one view of origins.
 MAX_ORIGINS = 200
 MAX_WINDOW = timedelta(days=366 * 5)
@@ -119,21 +123,19 @@ async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, Serv
         raise BadInput(f"there is no service type {wanted.service_type_id}")
     found = known.service_type
     group = await _group(work, wanted, known.group)
-    parties = await _agent(work, wanted, group.consumer_id, (type_id, found.name), known.serving)
-    agent = parties.agent
     definition = await work.tools.definitions.read(work.tx, type_id, found.updated_at)
     lifecycle, schema = definition.lifecycle, definition.properties
     service_id = await _service_id(work)
     target = PropertyTarget(
-        operation=Operation.CREATE,
-        service_id=service_id,
-        agent_id=agent.id,
-        pool_set_id=agent.service_pool_set_id,
-        provider_id=agent.provider_id,
-        consumer_id=group.consumer_id,
-        group_id=group.id,
+        operation=Operation.CREATE, service_id=service_id, consumer_id=group.consumer_id, group_id=group.id
     )
-    decided = await accept_properties(work, schema, wanted.properties, target)
+    if wanted.agent_id is None:
+        parties, decided = await _place(work, wanted, (type_id, found.name), schema, target)
+    else:
+        parties = _named_agent(wanted.agent_id, known.serving, _lower(wanted.provider_id), found.name)
+        await admit_named(work, parties.agent)
+        decided = await accept_properties(work, schema, wanted.properties, _target_on(parties.agent, target))
+    agent = parties.agent
     properties, _ = await secret_sealing.seal_all(work, decided.accepted, job_chains.secrets_owner(service_id))
     service = ServiceRow(
         id=service_id,
@@ -238,27 +240,41 @@ async def _default_group(work: UnitOfWork, consumer_id: str) -> ServiceGroup:
     return await work.insert(SERVICE_GROUPS, new)
 
 
-async def _agent(
+async def _place(
     work: UnitOfWork,
     wanted: NewService,
-    consumer_id: str,
     service_type: tuple[str, str],
-    named: ServingParties | None,
-) -> ServingParties:
-    """`service_type` is its id and name, `named` the agent that the order names, if it may serve the consumer."""
+    schema: PropertySchema,
+    target: PropertyTarget,
+) -> tuple[ServingParties, DecidedProperties]:
+    """The agent that gets a new service, and its properties there. `service_type` is its id and name."""
     type_id, type_name = service_type
-    provider_id = _lower(wanted.provider_id)
-    if wanted.agent_id is not None:
-        return _named_agent(wanted.agent_id, named, provider_id, type_name)
-    candidates = await serving_agents(work.tx, type_id, consumer_id, provider_id, CANDIDATES)
-    chosen = choose_agent(candidates, wanted.agent_tags)
-    if isinstance(chosen, SeveralProviders):
-        raise _choose_provider(chosen)
-    found = None if chosen is None else await find_serving_parties(work.tx, chosen.agent_id, consumer_id, type_id)
-    if found is None:
-        listed = ", ".join(wanted.agent_tags)
-        raise BadInput(f"no agent found for service type {type_name} with tags [{listed}]", code="no_agent")
-    return found
+    consumer_id = str(target.consumer_id)
+    request = PlacementRequest(
+        type_id=type_id,
+        type_name=type_name,
+        consumer_id=consumer_id,
+        provider_id=_lower(wanted.provider_id),
+        tags=wanted.agent_tags,
+    )
+    candidates = await find_candidates(work, request)
+    first = candidates[0]
+    anywhere = replace(target, agent_id=first.agent_id, provider_id=first.provider_id)
+    needs = pool_needs(pool_questions(work, schema, wanted.properties, anywhere))
+
+    async def take(agent: ServingAgent) -> tuple[ServingParties, DecidedProperties]:
+        parties = await find_serving_parties(work.tx, agent.agent_id, consumer_id, type_id)
+        if parties is None:
+            # Deleted or disabled since the choice.
+            raise PoolValueMissing
+        there = _target_on(parties.agent, target)
+        return parties, await accept_properties(work, schema, wanted.properties, there, elsewhere=True)
+
+    return await place(work, replace(request, needs=needs), candidates, take)
+
+
+def _target_on(agent: AgentRow, target: PropertyTarget) -> PropertyTarget:
+    return replace(target, agent_id=agent.id, pool_set_id=agent.service_pool_set_id, provider_id=agent.provider_id)
 
 
 async def find_named_agent(
@@ -278,17 +294,6 @@ def _named_agent(
     if not found.serves:
         raise BadInput(f"agent type {found.type_name} does not support service type {type_name}")
     return found
-
-
-def _choose_provider(several: SeveralProviders) -> BadInput:
-    providers = [{"id": each, "name": name} for each, name in several.names.items()][:LISTED_PROVIDERS]
-    listed = ", ".join(f"{each['name']} ({each['id']})" for each in providers)
-    more = len(several.names) - len(providers)
-    return BadInput(
-        f"choose a provider: give providerId or agentId; {listed}{f' and {more} more' if more else ''}",
-        code="choose_provider",
-        details={"providers": providers},
-    )
 
 
 @dataclass(frozen=True, slots=True)

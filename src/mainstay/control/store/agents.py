@@ -27,6 +27,10 @@ class AgentRow(Record, frozen=True, kw_only=True):
     provider_id: str
     agent_type_id: str
     service_pool_set_id: str | None = None
+    # The most services that placement gives the agent; None: unlimited.
+    capacity: int | None = None
+    # Takes no new service and no move.
+    draining: bool = False
     # Disabled by an admin: only an admin enables or deletes it.
     disabled_by_admin: bool = False
     # The agent has asked for plans, orphans or a bundle, as agents that run blueprints do.

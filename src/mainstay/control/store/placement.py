@@ -18,9 +18,10 @@ from mainstay.control.store.engine.contract import Row, Transaction, Value
 _AGENTS = "agents JOIN participants ON participants.id = agents.provider_id"
 
 
-def may_serve(consumer: str | None) -> str:
-    """The condition on `_AGENTS`. `consumer` is an SQL expression; None: for any consumer."""
-    enabled = "agents.status <> 'Disabled' AND participants.status = 'Enabled'"
+def may_serve(consumer: str | None, *, disabled: bool = False) -> str:
+    """The condition on `_AGENTS`. `consumer` is an SQL expression; None: for any consumer. `disabled`: for agents that
+    would serve it if they were enabled."""
+    enabled = f"agents.status {'=' if disabled else '<>'} 'Disabled' AND participants.status = 'Enabled'"
     if consumer is None:
         return enabled
     return (
@@ -33,28 +34,66 @@ def may_serve(consumer: str | None) -> str:
 OFFERED_TO_CALLER = f"provider_id IN (SELECT agents.provider_id FROM {_AGENTS} WHERE {may_serve(':own_participant')})"
 
 
+# The load that a capacity limits, as an SQL expression over `agents`.
+_LOAD = (
+    f"{LIVING_SERVICES} + CASE WHEN agents.capacity IS NULL THEN 0 ELSE (SELECT count(*) FROM jobs"
+    " WHERE jobs.agent_id = agents.id AND jobs.status = 'Pending' AND jobs.is_move = 1) + (SELECT count(*) FROM jobs"
+    " WHERE jobs.agent_id = agents.id AND jobs.status = 'Processing' AND jobs.is_move = 1) END"
+)
+
+
 async def serving_agents(
-    tx: Transaction, service_type_id: str, consumer_id: str, provider_id: str | None, limit: int
+    tx: Transaction,
+    service_type_id: str,
+    consumer_id: str,
+    provider_id: str | None,
+    limit: int,
+    *,
+    disabled: bool = False,
 ) -> list[ServingAgent]:
     """Agents that may get an order, best first: connected ones, then those with the fewest living services.
 
-    `provider_id` None: of any provider."""
+    `provider_id` None: of any provider. `disabled`: those that would be among them if they were enabled."""
     of_provider: dict[str, Value] = {} if provider_id is None else {"provider_id": provider_id}
     rows = await tx.fetch(
-        f"SELECT agents.id, agents.tags, agents.provider_id, participants.name AS provider_name FROM {_AGENTS}"
+        "SELECT agents.id, agents.name, agents.status, agents.tags, agents.provider_id,"
+        " participants.name AS provider_name, agents.service_pool_set_id, agents.capacity, agents.draining,"
+        f" agents.supports_blueprints, {LIVING_SERVICES} AS living, {_LOAD} AS load FROM {_AGENTS}"
         " JOIN agent_type_service_types AS served ON served.agent_type_id = agents.agent_type_id"
-        f" AND served.service_type_id = :type_id WHERE {may_serve(':consumer_id')}"
+        f" AND served.service_type_id = :type_id WHERE {may_serve(':consumer_id', disabled=disabled)}"
         f"{' AND agents.provider_id = :provider_id' if of_provider else ''}"
         " ORDER BY CASE WHEN agents.status = 'Connected' THEN 0 ELSE 1 END,"
-        f" {LIVING_SERVICES}, agents.created_at, agents.id LIMIT {limit}",
+        f" living, agents.created_at, agents.id LIMIT {limit}",
         type_id=service_type_id,
         consumer_id=consumer_id,
         **of_provider,  # type: ignore[arg-type]
     )
-    return [
-        ServingAgent(row["id"], msgspec.json.decode(row["tags"]), row["provider_id"], row["provider_name"])
-        for row in rows
-    ]
+    return [_decode_agent(row) for row in rows]
+
+
+def _decode_agent(row: Row) -> ServingAgent:
+    return ServingAgent(
+        row["id"],
+        row["name"],
+        row["status"],
+        msgspec.json.decode(row["tags"]),
+        row["provider_id"],
+        row["provider_name"],
+        row["service_pool_set_id"],
+        row["capacity"],
+        row["draining"] == 1,
+        row["supports_blueprints"] == 1,
+        int(row["load"]),
+    )
+
+
+async def is_below_capacity(tx: Transaction, agent_id: str) -> bool:
+    """Whether the agent may get one more service. Until the commit no other transaction that asks may add one."""
+    await tx.lock(f"capacity {agent_id}")
+    rows = await tx.fetch(
+        f"SELECT 1 AS found FROM agents WHERE id = :id AND (capacity IS NULL OR {_LOAD} < capacity)", id=agent_id
+    )
+    return bool(rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from mainstay.control.store.engine.contract import Transaction, encode_json, fetch_value
+from mainstay.control.store.engine.contract import Transaction, encode_json, fetch_column, fetch_value
 from mainstay.control.store.engine.declared_structs import row_of
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.list_pools import ListedValues
@@ -140,3 +140,46 @@ async def count_many(tx: Transaction, pool_ids: Sequence[str]) -> dict[str, tupl
         ids=encode_json(pool_ids),
     )
     return {row["service_pool_id"]: (row["total"], row["allocated"]) for row in rows}
+
+
+async def find_pools_with_room(
+    tx: Transaction, pool_set_ids: Sequence[str], pool_types: Sequence[str], most: int
+) -> list[tuple[ServicePool, int]]:
+    """The pools of these types, each with its number of free values, counted up to `most`. Of subnets: of free ranges."""
+    rows = await tx.fetch(
+        f"SELECT {SERVICE_POOLS.select('service_pools')}, CASE WHEN generator_type = 'list' THEN"
+        " (SELECT count(*) FROM (SELECT 1 AS one FROM service_pool_values AS item WHERE item.service_pool_id"
+        " = service_pools.id AND item.service_id IS NULL LIMIT :most) AS free_values) ELSE"
+        " (SELECT count(*) FROM (SELECT 1 AS one FROM service_pool_ranges AS item WHERE item.service_pool_id"
+        " = service_pools.id LIMIT :most) AS free_ranges) END AS free FROM service_pools"
+        f" WHERE service_pool_set_id IN (SELECT value FROM {tx.json_items}(:sets))"
+        f" AND type IN (SELECT value FROM {tx.json_items}(:types))",
+        sets=encode_json(pool_set_ids),
+        types=encode_json(pool_types),
+        most=most,
+    )
+    return [(SERVICE_POOLS.decode(row), row["free"]) for row in rows]
+
+
+async def find_with_free_value(tx: Transaction, pool_ids: Sequence[str], value_key: str) -> set[str]:
+    """Those of the list pools in which this value is free."""
+    return set(
+        await fetch_column(
+            tx,
+            "SELECT service_pool_id FROM service_pool_values WHERE service_id IS NULL AND value_key = :value_key"
+            f" AND service_pool_id IN (SELECT value FROM {tx.json_items}(:ids))",
+            ids=encode_json(pool_ids),
+            value_key=value_key,
+        )
+    )
+
+
+async def count_free_addresses(tx: Transaction, pool_id: str, most: int) -> int:
+    """Counts up to `most`."""
+    rows = await tx.fetch(
+        "SELECT first_address, last_address FROM service_pool_ranges WHERE service_pool_id = :pool_id"
+        f" ORDER BY first_address LIMIT {int(most)}",
+        pool_id=pool_id,
+    )
+    ranges = [[int.from_bytes(row[name], "big") for name in ("first_address", "last_address")] for row in rows]
+    return min(most, sum(last - first + 1 for first, last in ranges))

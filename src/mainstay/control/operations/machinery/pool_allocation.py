@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from mainstay.control.domain.placement import PoolNeed, PoolRoom, PoolRooms
 from mainstay.control.domain.properties.contract import PoolAnswer, PoolProblem, PoolQuestion, Unknown
 from mainstay.control.domain.properties.evaluation import PoolTake
 from mainstay.control.domain.values import integer_problem, is_integer, is_number, json_problem, number_problem
@@ -290,3 +291,47 @@ async def lay_out_ranges(work: UnitOfWork, pool: ServicePool) -> None:
         await store.add_range(work.tx, pool.id, start, number - 1)
         start = number + 1
     await store.add_range(work.tx, pool.id, start, subnet.last)
+
+
+async def find_rooms(work: UnitOfWork, pool_set_ids: Sequence[str], needs: Sequence[PoolNeed]) -> PoolRooms:
+    """What the pools of these sets have for an order. Nothing is taken."""
+    by_type = {need.pool_type: need for need in needs}
+    most = max(need.count for need in needs)
+    pools = await store.find_pools_with_room(work.tx, pool_set_ids, list(by_type), most)
+    lacking_given = await _lacking_given([pool for pool, _ in pools], by_type, work)
+    found: dict[tuple[str, str], PoolRoom] = {}
+    for pool, counted in pools:
+        free = counted
+        if pool.generator_type == "subnet" and 0 < counted < by_type[pool.type].count:
+            # A range has at least one address, so fewer ranges than needed addresses may be enough.
+            free = await store.count_free_addresses(work.tx, pool.id, most)
+        found[pool.service_pool_set_id, pool.type] = PoolRoom(
+            pool.id, pool.property_type, free, pool.id not in lacking_given
+        )
+    return found
+
+
+async def _lacking_given(pools: Sequence[ServicePool], needs: Mapping[str, PoolNeed], work: UnitOfWork) -> set[str]:
+    """Ids of pools in which a value that the order gives is not free."""
+    lacking: set[str] = set()
+    for pool_type, need in needs.items():
+        for value in need.given:
+            of_type = [pool for pool in pools if pool.type == pool_type]
+            lists = [pool.id for pool in of_type if pool.generator_type == "list"]
+            lacking.update(set(lists) - await store.find_with_free_value(work.tx, lists, value_key(value)))
+            for pool in of_type:
+                if pool.generator_type == "subnet":
+                    number = _parse_address(value, parse_subnet(pool.generator_config))
+                    if number is None or await store.range_holding(work.tx, pool.id, number) is None:
+                        lacking.add(pool.id)
+    return lacking
+
+
+async def count_used(work: UnitOfWork, pool_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """(allocated, total) of each pool."""
+    counts = await store.count_many(work.tx, pool_ids)
+    found: dict[str, tuple[int, int]] = {}
+    for pool in (await SERVICE_POOLS.many(work.tx, pool_ids)).values():
+        stored, allocated = counts.get(pool.id, (0, 0))
+        found[pool.id] = allocated, capacity(pool.generator_type, pool.generator_config, stored)
+    return found

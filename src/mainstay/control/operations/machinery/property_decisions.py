@@ -10,6 +10,8 @@ from mainstay.control.domain.properties.contract import (
     Actor,
     Answers,
     EvaluationContext,
+    PoolProblem,
+    PoolQuestion,
     PropertyTarget,
     Questions,
     ReferencedService,
@@ -28,6 +30,10 @@ from mainstay.control.store.services import find_living
 _TARGET_FIELDS = tuple(each.name for each in fields(PropertyTarget))
 
 
+class PoolValueMissing(Exception):
+    """A pool of the agent has no value for the order; another agent may have one."""
+
+
 @dataclass(frozen=True, slots=True)
 class DecidedProperties:
     accepted: Accepted
@@ -36,19 +42,41 @@ class DecidedProperties:
     taken_values: tuple[str, ...] = ()
 
 
+def pool_questions(
+    work: UnitOfWork, schema: PropertySchema, given: object, target: PropertyTarget
+) -> tuple[PoolQuestion, ...]:
+    """What a new service takes from the pools of an agent. The same for each agent that may serve it."""
+    if not schema.has_pools or size(given) > MAX_PROPERTIES_BYTES:
+        return ()
+    outcome = decide(schema, given, _context(work, target, ACTOR_OF_ROLE[work.required_caller.role]))
+    return outcome.pools if isinstance(outcome, Questions) else ()
+
+
+def _context(work: UnitOfWork, target: PropertyTarget, actor: Actor) -> EvaluationContext:
+    known = {name: getattr(target, name) for name in _TARGET_FIELDS}
+    return EvaluationContext(**known, actor=actor, now=work.generated_at, entropy=work.derive_bytes("properties"))
+
+
 async def decide_properties(
-    work: UnitOfWork, schema: PropertySchema, given: object, target: PropertyTarget, stored: Properties | None = None
+    work: UnitOfWork,
+    schema: PropertySchema,
+    given: object,
+    target: PropertyTarget,
+    stored: Properties | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> DecidedProperties | Rejected:
+    """`elsewhere`: raises `PoolValueMissing` instead of a fault, so that the caller tries another agent."""
     # Before validation: every fault costs time, and a body may contain millions.
     if (given_bytes := size(given)) > MAX_PROPERTIES_BYTES:
         return Rejected((excess("properties", given_bytes, MAX_PROPERTIES_BYTES),))
-    actor = ACTOR_OF_ROLE[work.required_caller.role]
-    known = {name: getattr(target, name) for name in _TARGET_FIELDS}
-    context = EvaluationContext(**known, actor=actor, now=work.generated_at, entropy=work.derive_bytes("properties"))
+    context = _context(work, target, actor := ACTOR_OF_ROLE[work.required_caller.role])
     outcome = decide(schema, given, context, stored=stored)
     taken: tuple[str, ...] = ()
     if isinstance(outcome, Questions):
         answers, taken = await _answer(work, outcome, target)
+        if elsewhere and any(isinstance(each, PoolProblem) for each in answers.pools.values()):
+            raise PoolValueMissing
         outcome = decide(schema, given, context, stored=stored, answers=answers)
     if isinstance(outcome, Questions):
         raise RuntimeError("the property engine asked twice")
@@ -61,10 +89,16 @@ async def decide_properties(
 
 
 async def accept_properties(
-    work: UnitOfWork, schema: PropertySchema, given: object, target: PropertyTarget, stored: Properties | None = None
+    work: UnitOfWork,
+    schema: PropertySchema,
+    given: object,
+    target: PropertyTarget,
+    stored: Properties | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> DecidedProperties:
     """Like `decide_properties`, but raises on a rejection, which also rolls back allocated pool values."""
-    decided = await decide_properties(work, schema, given, target, stored)
+    decided = await decide_properties(work, schema, given, target, stored, elsewhere=elsewhere)
     if isinstance(decided, Rejected):
         raise InvalidProperties(decided.faults)
     return decided
@@ -78,16 +112,16 @@ async def relocate_properties(
     *,
     new_pool_set: bool,
     new_provider: bool,
+    elsewhere: bool = False,
 ) -> DecidedProperties:
-    """The properties of a service on another agent. Raises `InvalidProperties`."""
-    known = {name: getattr(target, name) for name in _TARGET_FIELDS}
-    context = EvaluationContext(
-        **known, actor=Actor.SYSTEM, now=work.generated_at, entropy=work.derive_bytes("properties")
-    )
+    """The properties of a service on another agent. Raises `InvalidProperties`, or `PoolValueMissing` if `elsewhere`."""
+    context = _context(work, target, Actor.SYSTEM)
     outcome = relocate(schema, stored, context, new_pool_set=new_pool_set, new_provider=new_provider)
     taken: tuple[str, ...] = ()
     if isinstance(outcome, Questions):
         answers, taken = await _answer(work, outcome, target)
+        if elsewhere and any(isinstance(each, PoolProblem) for each in answers.pools.values()):
+            raise PoolValueMissing
         outcome = relocate(
             schema, stored, context, new_pool_set=new_pool_set, new_provider=new_provider, answers=answers
         )

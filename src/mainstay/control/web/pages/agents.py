@@ -106,6 +106,13 @@ async def _pool_set_field(call: PageCall, provider_id: str | None) -> NounField:
 
 NAME = NounField("name", "Name", hint="Usually the name of the host.", required=True)
 TAGS = NounField("tags", "Tags", "words", "Separated by commas. An order may ask for them, such as region:fra.")
+CAPACITY = NounField(
+    "capacity",
+    "Capacity",
+    "number",
+    "The most services that orders give this agent. Empty: unlimited. You may still place more on it by name.",
+    unsets=True,
+)
 CONFIGURATION = NounField(
     "configuration", "Configuration", "document", "JSON or YAML, checked by the schema of the agent type."
 )
@@ -125,7 +132,7 @@ async def _new_form(call: PageCall) -> NounForm:
     fields = [NAME, agent_type]
     if own is None:
         fields += [*await owner_field(call, "providerId", "Provider"), GRANT]
-    fields += [TAGS, await _pool_set_field(call, own), CONFIGURATION]
+    fields += [TAGS, await _pool_set_field(call, own), CAPACITY, CONFIGURATION]
     return NounForm(
         "Add an agent",
         "Add the agent",
@@ -142,7 +149,7 @@ def _added(_call: PageCall, agent: Row) -> PageAnswer:
 
 async def _change_form(call: PageCall) -> tuple[Row, NounForm]:
     agent = await _find(call)
-    fields = [NAME, TAGS, await _pool_set_field(call, agent["providerId"]), CONFIGURATION]
+    fields = [NAME, TAGS, await _pool_set_field(call, agent["providerId"]), CAPACITY, CONFIGURATION]
     crumbs = [*CRUMBS, (f"/agents/{agent['id']}", agent["name"])]
     return agent, NounForm(f"Change {agent['name']}", "Save", fields, crumbs)
 
