@@ -8,6 +8,7 @@ from mainstay.converge.failures import (
     CommandFailed,
     DesiredStateFailed,
     Failure,
+    Interrupted,
     Missing,
     NotYetThere,
     Stopped,
@@ -145,7 +146,13 @@ class Run:
         self._before = None
         host.notes.clear()
         try:
-            step(event)
+            try:
+                host.interruption.start_work(self.manifest.types[resource.type].time_limit_seconds)
+                step(event)
+            finally:
+                host.interruption.end_work()
+        except Interrupted as interruption:
+            event.fail(str(interruption), interruption.kind)
         except Stopped:
             event.fail("interrupted while its command was running", CommandFailed.kind)
         except (Failure, Unfit, Unresolved) as error:

@@ -180,6 +180,8 @@ class ResourceType(ABC):
     ensure_required: bool = False
     # Whether a change may have effects that a dry run cannot forecast: paths, users, programs.
     has_unknown_effects: bool = False
+    # How long the work on one resource may take before it fails; None: no limit, because its commands have their own.
+    time_limit_seconds: float | None = 600.0
     # Whether a resource of this type applies another manifest. It has no provider, and needs a manifest around it.
     composes: bool = False
     # Whether a resource of this type can subscribe to others.

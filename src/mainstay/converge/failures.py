@@ -67,6 +67,14 @@ class Stopped(Exception):
     """The caller asked the run to end while a command was running."""
 
 
+class Interrupted(BaseException):
+    """The work on a resource is ended from outside. No code takes it for an error of its own and continues."""
+
+    def __init__(self, message: str, kind: str = CommandFailed.kind) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
 class StopFlag:
     """Requests the end of a run: between two resources, or at once, together with the running command."""
 

@@ -365,7 +365,8 @@ def _apply_loaded(session: Session, manifest: Manifest, identity: str) -> Report
         request.starting()
     if is_dry:
         current.ledger.load(_subscriptions(manifest))
-        report = current.run()
+        with session.host.interruption:
+            report = current.run()
         _keep_report(session, report)
         return report
     with _lock(session, manifest, folder):
@@ -424,7 +425,8 @@ def _run_locked(session: Session, current: Run, folder: str, identity: str, sing
     host.files.announce_directory = journal.announce
     ledger.load(_subscriptions(current.manifest))
     try:
-        report = current.run()
+        with host.interruption:
+            report = current.run()
     finally:
         problem = _close_ledger(session, ledger, identity)
     if problem is not None:

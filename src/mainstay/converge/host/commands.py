@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.host.files import Files
+    from mainstay.converge.host.interruption import Interruption
     from mainstay.converge.host.running_command import RunningCommand
 
 DEFAULT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -57,6 +58,7 @@ class Finished(Struct):
 class Commands(Struct):
     stop: StopFlag
     about_to_wait: Callable[[], None]
+    interruption: Interruption
     # The number of commands that may have changed something.
     count: int = 0
     # Records a command that the next run must end if this run is killed.
@@ -73,6 +75,7 @@ class Commands(Struct):
         on_line: Callable[[str], None] | None = None,
         read_only: bool = False,
         ends_with_run: bool = False,
+        must_finish: bool = False,
         keep_bytes: int = TAIL_BYTES,
         stdin: bytes | None = None,
     ) -> Finished:
@@ -80,52 +83,69 @@ class Commands(Struct):
 
         `stdin` must fit into a pipe; None: empty.
 
-        `ends_with_run`: if this run is killed, the next run of the same identity first ends the command."""
-        # Imported only when a command runs; most are skipped.
-        import subprocess
+        `ends_with_run`: if this run is killed, the next run of the same identity first ends the command.
 
+        `must_finish`: a run that is asked to stop waits for the command."""
         name = arguments[0]
         self.about_to_wait()
         if not read_only:
             self.count += 1
 
-        def start() -> subprocess.Popen[bytes]:
-            incoming = subprocess.DEVNULL if stdin is None else _pipe_with(stdin)
-            try:
-                return subprocess.Popen(
-                    list(arguments),
-                    executable=program,
-                    cwd=cwd,
-                    env=dict(environment),
-                    stdin=incoming,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    bufsize=0,
-                    **OWN_GROUP,
-                )
-            except FileNotFoundError as error:
-                raise NotRunnable(self._explain_missing(program or name, cwd, error)) from None
-            except (PermissionError, NotADirectoryError) as error:
-                raise NotExecutable(f"command cannot be executed: {program or name}: {error.strerror}") from None
-            except ValueError as error:
-                raise CommandFailed(f"command cannot be executed: {name}: {error}") from None
-            except OSError as error:
-                raise CommandFailed(f"command cannot be executed: {program or name}: {error.strerror}") from None
-            finally:
-                if incoming >= 0:
-                    os.close(incoming)
-
         def finish(child: subprocess.Popen[bytes]) -> Finished:
+            stop = None if must_finish else self.stop
             tails = Tail(keep_bytes), Tail(keep_bytes)
-            process = ChildProcess(child, self.stop, timeout_seconds, on_line, self.about_to_wait, *tails, {})
+            process = ChildProcess(
+                child, self.interruption, timeout_seconds, on_line, self.about_to_wait, *tails, {}, stop
+            )
             return process.finish(name)
 
-        if self.running is None or not ends_with_run:
-            return finish(start())
-        with self.running.noted(arguments) as started:
-            child = start()
-            started(child.pid)
-            return finish(child)
+        self.interruption.has_command = True
+        try:
+            if self.running is None or not ends_with_run:
+                return finish(self._start(arguments, program, cwd, environment, stdin))
+            with self.running.noted(arguments) as started:
+                child = self._start(arguments, program, cwd, environment, stdin)
+                started(child.pid)
+                return finish(child)
+        finally:
+            self.interruption.has_command = False
+
+    def _start(
+        self,
+        arguments: Sequence[str],
+        program: str | None,
+        cwd: str,
+        environment: Mapping[str, str],
+        stdin: bytes | None,
+    ) -> subprocess.Popen[bytes]:
+        # Imported only when a command runs; most are skipped.
+        import subprocess
+
+        name = arguments[0]
+        incoming = subprocess.DEVNULL if stdin is None else _pipe_with(stdin)
+        try:
+            return subprocess.Popen(
+                list(arguments),
+                executable=program,
+                cwd=cwd,
+                env=dict(environment),
+                stdin=incoming,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                **OWN_GROUP,
+            )
+        except FileNotFoundError as error:
+            raise NotRunnable(self._explain_missing(program or name, cwd, error)) from None
+        except (PermissionError, NotADirectoryError) as error:
+            raise NotExecutable(f"command cannot be executed: {program or name}: {error.strerror}") from None
+        except ValueError as error:
+            raise CommandFailed(f"command cannot be executed: {name}: {error}") from None
+        except OSError as error:
+            raise CommandFailed(f"command cannot be executed: {program or name}: {error.strerror}") from None
+        finally:
+            if incoming >= 0:
+                os.close(incoming)
 
     def _explain_missing(self, program: str, cwd: str, error: OSError) -> str:
         """Names what is missing, which the kernel does not: the program, the directory, or the interpreter."""
@@ -140,7 +160,7 @@ class ChildProcess(Struct):
     """Reads the output of a running command until it ends."""
 
     child: subprocess.Popen[bytes]
-    stop: StopFlag
+    interruption: Interruption
     timeout_seconds: float | None
     on_line: Callable[[str], None] | None
     about_to_wait: Callable[[], None]
@@ -148,6 +168,8 @@ class ChildProcess(Struct):
     output: Tail
     # Descriptor → what was read of its next line.
     lines: dict[int, bytearray]
+    # None: the command is not ended when the run is asked to stop.
+    stop: StopFlag | None
     ended: str | None = None
 
     def finish(self, name: str) -> Finished:
@@ -164,6 +186,8 @@ class ChildProcess(Struct):
         output = self.output.text()
         if self.ended == "stop":
             raise Stopped
+        if self.ended == "limit":
+            raise TimedOut(f"{self.interruption.message()}, with this command: {name}", output=output)
         if self.ended == "timeout":
             raise TimedOut(f"command timed out after {self.timeout_seconds:g}s: {name}", output=output)
         code = self.child.returncode
@@ -220,8 +244,10 @@ class ChildProcess(Struct):
 
     def _over(self, now: float, deadline: float | None) -> bool:
         if self.ended is None:
-            if self.stop.at_once:
+            if self.stop is not None and self.stop.at_once:
                 self.ended = "stop"
+            elif self.interruption.is_too_late(now):
+                self.ended = "limit"
             elif deadline is not None and now >= deadline:
                 self.ended = "timeout"
         return self.ended is not None

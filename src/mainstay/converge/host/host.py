@@ -7,6 +7,7 @@ import os
 from mainstay.converge.failures import Failure, NotYetThere, StopFlag
 from mainstay.converge.host.accounts import Accounts
 from mainstay.converge.host.files import Files
+from mainstay.converge.host.interruption import Interruption
 from mainstay.converge.host.sources import is_inside
 
 TYPE_CHECKING = False
@@ -32,6 +33,7 @@ class Host:
         self.work_in("/")
         self.accounts = Accounts()
         self.stop = stop
+        self.interruption = Interruption(stop)
         self._commands: Commands | None = None
         # Where the current command is recorded; None in a dry run, which runs only guards.
         self._running_path: str | None = None
@@ -70,7 +72,7 @@ class Host:
         if self._commands is None:
             from mainstay.converge.host.commands import Commands
 
-            self._commands = Commands(self.stop, self.about_to_wait)
+            self._commands = Commands(self.stop, self.about_to_wait, self.interruption)
             if self._running_path is not None:
                 from mainstay.converge.host.running_command import RunningCommand
 

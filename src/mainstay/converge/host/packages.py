@@ -37,7 +37,11 @@ def run_when_unlocked(host: Host, words: Sequence[str], locked_words: Sequence[s
     until = monotonic() + LOCK_WAIT_SECONDS
     while True:
         done = host.commands.run(
-            words, environment={**host.environ, **ENVIRONMENT}, timeout_seconds=CHANGE_TIMEOUT_SECONDS
+            words,
+            environment={**host.environ, **ENVIRONMENT},
+            timeout_seconds=CHANGE_TIMEOUT_SECONDS,
+            # Interrupted, it would leave packages half installed.
+            must_finish=True,
         )
         is_locked = done.exit_code != 0 and any(word in done.output for word in locked_words)
         if not is_locked or monotonic() >= until:

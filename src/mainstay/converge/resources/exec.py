@@ -73,6 +73,7 @@ class ExecType(ResourceType):
     resource = Exec
     ensures = ("present",)
     has_unknown_effects = True
+    time_limit_seconds = None
     refreshable = True
     name_property = "command"
     # The effect of a failed command is unknown; by contract it triggers no refresh.

@@ -60,6 +60,7 @@ class PackageType(ResourceType):
     ensures = (PRESENT, ABSENT, LATEST)
     open_ensure = True
     has_unknown_effects = True
+    time_limit_seconds = None
     altered_by = ("versions", "broken")
     properties: Mapping[str, Property] = {}
 
