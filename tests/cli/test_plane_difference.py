@@ -543,6 +543,15 @@ def test_new_rows_are_referred_to_by_key() -> None:
     ]
 
 
+def test_a_number_for_a_secret_is_a_fault_also_if_secrets_are_set() -> None:
+    files = ORDERS.replace("{keep: true}", "5")
+    found, _ = compare(ORDERS, files, set_secrets=True)
+    assert [each.message for each in found.faults] == [
+        "is a secret: write {keep: true}, {file: FILE} or {env: NAME}, never the value itself"
+    ]
+    assert not found.steps
+
+
 def test_a_changed_list_sends_back_the_secrets_that_it_keeps() -> None:
     stored = "{size: 1, key: {keep: true}}"
     server = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from mainstay.cli.plane.entries import Entry, EntrySource, Path, PlaneFault, same
@@ -14,12 +15,11 @@ from mainstay.cli.plane.properties import (
     complete_value,
     references_in,
     secret_faults,
-    shown_value,
     with_references,
 )
 from mainstay.cli.plane.snapshot import Snapshot
 from mainstay.cli.remote.connection import is_id
-from mainstay.cli.remote.service_types import Members, members_of
+from mainstay.cli.remote.service_types import Members, hide_secret_value, members_of
 from mainstay.foundation.suggestions import did_you_mean
 
 CREATE, CHANGE, DELETE = "create", "change", "delete"
@@ -27,23 +27,21 @@ CREATE, CHANGE, DELETE = "create", "change", "delete"
 ONLY_AT_CREATION = frozenset({("orders", "tags")})
 
 
+@dataclass
 class PlaneStep:
     """What must happen to one entry.
 
     `changes`: (attribute, old, new) for people, without secrets. `body`: attributes to send, with `SecretValue`s.
     `new_values`, `renamed_values`, `old_values`: of a pool, as (value, name), (row, name) and rows."""
 
-    __slots__ = ("action", "actual", "body", "changes", "entry", "new_values", "old_values", "renamed_values")
-
-    def __init__(self, action: str, entry: Entry, actual: Entry | None) -> None:
-        self.action = action
-        self.entry = entry
-        self.actual = actual
-        self.changes: list[tuple[str, Any, Any]] = []
-        self.body: dict[str, Any] = {}
-        self.new_values: list[tuple[Any, str]] = []
-        self.renamed_values: list[tuple[Mapping[str, Any], str]] = []
-        self.old_values: list[Mapping[str, Any]] = []
+    action: str
+    entry: Entry
+    actual: Entry | None
+    changes: list[tuple[str, Any, Any]] = field(default_factory=list)
+    body: dict[str, Any] = field(default_factory=dict)
+    new_values: list[tuple[Any, str]] = field(default_factory=list)
+    renamed_values: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
+    old_values: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def deletions(self) -> int:
@@ -54,16 +52,14 @@ class PlaneStep:
         return self.action == CHANGE and not (self.body or self.new_values or self.renamed_values or self.old_values)
 
 
+@dataclass
 class Difference:
     """`targets`: (kind, path in the files) → the id of its row, or None if a step creates it."""
 
-    __slots__ = ("faults", "notices", "steps", "targets")
-
-    def __init__(self) -> None:
-        self.steps: list[PlaneStep] = []
-        self.faults: list[PlaneFault] = []
-        self.notices: list[str] = []
-        self.targets: dict[tuple[str, Path], str | None] = {}
+    steps: list[PlaneStep] = field(default_factory=list)
+    faults: list[PlaneFault] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    targets: dict[tuple[str, Path], str | None] = field(default_factory=dict)
 
     @property
     def deletions(self) -> int:
@@ -73,25 +69,26 @@ class Difference:
 def find_difference(
     content: PlaneContent, snapshot: Snapshot, *, prune: bool, prune_orders: bool, set_secrets: bool
 ) -> Difference:
-    comparison = _Comparison(content, snapshot, prune=prune, set_secrets=set_secrets)
+    comparison = _Comparison(content, snapshot, prune, set_secrets)
     comparison.compare_all()
     if prune or prune_orders:
         comparison.prune(orders=prune_orders, others=prune)
     return comparison.found
 
 
+@dataclass
 class _Comparison:
-    def __init__(self, content: PlaneContent, snapshot: Snapshot, *, prune: bool, set_secrets: bool) -> None:
-        self._content = content
-        self._snapshot = snapshot
-        self._prune = prune
-        self._set_secrets = set_secrets
-        # (kind, path in the files) → path on the server, where they differ.
-        self._aliases: dict[tuple[str, Path], Path] = {}
-        self._matched: set[tuple[str, Path]] = set()
-        # Places of unknown owners that are already reported.
-        self._unknown_owners: set[object] = set()
-        self.found = Difference()
+    """`_aliases`: (kind, path in the files) → path on the server, where they differ. `_unknown_owners`: their places, if
+    they are reported."""
+
+    _content: PlaneContent
+    _snapshot: Snapshot
+    _prune: bool
+    _set_secrets: bool
+    found: Difference = field(default_factory=Difference)
+    _aliases: dict[tuple[str, Path], Path] = field(default_factory=dict)
+    _matched: set[tuple[str, Path]] = field(default_factory=set)
+    _unknown_owners: set[object] = field(default_factory=set)
 
     def compare_all(self) -> None:
         by_kind: dict[str, list[Entry]] = {name: [] for name in KINDS}
@@ -274,7 +271,7 @@ class _Comparison:
             elif attribute.form == PROPERTIES:
                 schema = {"properties": entry.members} if entry.members is not None else None
                 step.body[name] = complete_value(value, None, schema)
-                step.changes.append((name, None, shown_value(value, schema)))
+                step.changes.append((name, None, hide_secret_value(value, schema)))
             else:
                 step.body[name] = value
                 step.changes.append((name, None, value))

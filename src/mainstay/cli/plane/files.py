@@ -4,58 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from mainstay.cli.plane.entries import Entry, EntrySource, PlaneFault, PlaneFile
-from mainstay.cli.plane.kinds import (
-    ANY,
-    BOOLEAN,
-    ID,
-    INTEGER,
-    KINDS,
-    NAME,
-    OBJECT,
-    PROPERTIES,
-    TEXT,
-    TEXTS,
-    VALUES,
-    Attribute,
-    Kind,
-)
+from mainstay.cli.plane.entries import Entry, EntrySource, Path, PlaneFault, PlaneFile
+from mainstay.cli.plane.kinds import ANY, BOOLEAN, FORMS, ID, KINDS, NAME, TEXTS, Attribute, Kind
 from mainstay.cli.remote.connection import is_id
 from mainstay.foundation.documents import read_yaml
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import closest, did_you_mean
 from mainstay.foundation.yaml.document import locate, nearest_place
 
-Path = tuple[str, ...]
-
-
-FORMS: dict[str, tuple[type, ...]] = {
-    TEXT: (str,),
-    BOOLEAN: (bool,),
-    INTEGER: (int,),
-    TEXTS: (list,),
-    OBJECT: (dict,),
-    PROPERTIES: (dict,),
-    VALUES: (list,),
-}
 # `null` takes these away; other attributes cannot be unset.
 CLEARABLE = frozenset({("agents", "poolSet"), ("agents", "capacity")})
 MAX_DOCUMENTS = 1000
 
 
+@dataclass
 class PlaneContent:
     """The entries of all files. `kinds`: those that occur, also without entries; only they are pruned.
     `unreadable`: faults of documents that are not YAML; what they define is not known."""
 
-    __slots__ = ("entries", "faults", "kinds", "unreadable")
-
-    def __init__(self) -> None:
-        self.entries: dict[tuple[str, Path], Entry] = {}
-        self.kinds: set[str] = set()
-        self.faults: list[PlaneFault] = []
-        self.unreadable: list[Fault] = []
+    entries: dict[tuple[str, Path], Entry] = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
+    faults: list[PlaneFault] = field(default_factory=list)
+    unreadable: list[Fault] = field(default_factory=list)
 
 
 def read_plane(files: Sequence[tuple[str, str]]) -> PlaneContent:
@@ -209,23 +182,14 @@ def _unfit(kind: Kind, name: str, attribute: Attribute, value: Any) -> str:
     """Why the value does not fit its attribute; empty if it does."""
     if value is None:
         return "" if (kind.name, name) in CLEARABLE else "must not be null; leave it out to keep what is there"
-    if attribute.form == ANY:
-        return ""
-    if not isinstance(value, FORMS[attribute.form]) or (isinstance(value, bool) and attribute.form != BOOLEAN):
-        return f"must be {_with_article(attribute.form)}"
+    form = FORMS[attribute.form]
+    if not isinstance(value, form.types) or (isinstance(value, bool) and attribute.form not in (BOOLEAN, ANY)):
+        return f"must be {form.shown}"
     if attribute.form == TEXTS and isinstance(value, list) and not all(isinstance(each, str) for each in value):
-        return "must be a list of texts"
+        return f"must be {form.shown}"
     if attribute.choices and value not in attribute.choices:
         return f"must be {' or '.join(attribute.choices)}{did_you_mean(str(value), attribute.choices)}"
     return ""
-
-
-def _with_article(form: str) -> str:
-    if form in (OBJECT, PROPERTIES):
-        return "a map"
-    if form == VALUES:
-        return "a list of values"
-    return f"{'an' if form[0] in 'aeio' else 'a'} {form}"
 
 
 def fault_of(fault: PlaneFault) -> Fault:

@@ -5,6 +5,7 @@ Kinds of plain nouns derive from their declarations in `mainstay.nouns`."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from mainstay import nouns
 from mainstay.foundation import Struct
@@ -30,8 +31,28 @@ TEXT, BOOLEAN, INTEGER, TEXTS, OBJECT, ANY, VALUES, PROPERTIES = (
     "values",
     "properties",
 )
-# Forms of members that nouns declare; all others are texts.
+
+
+class Form(Struct):
+    """Values of an attribute: their types, what messages call one, and its JSON Schema."""
+
+    types: tuple[type, ...]
+    shown: str
+    schema: Mapping[str, Any]
+
+
 FORMS = {
+    TEXT: Form((str,), "a text", {"type": "string"}),
+    BOOLEAN: Form((bool,), "a boolean", {"type": "boolean"}),
+    INTEGER: Form((int,), "an integer", {"type": "integer"}),
+    TEXTS: Form((list,), "a list of texts", {"type": "array", "items": {"type": "string"}}),
+    OBJECT: Form((dict,), "a map", {"type": "object"}),
+    PROPERTIES: Form((dict,), "a map", {"type": "object"}),
+    VALUES: Form((list,), "a list of values", {"type": "array"}),
+    ANY: Form((object,), "any value", {}),
+}
+# Forms of members that nouns declare; all others are texts.
+FORM_OF_MEMBER = {
     nouns.BOOLEAN: BOOLEAN,
     nouns.INTEGER: INTEGER,
     nouns.IDS: TEXTS,
@@ -100,7 +121,7 @@ def _kinds_of(noun: nouns.Noun, known: Mapping[str, Kind]) -> Iterator[Kind]:
         members = {each.refers_to: each.name for each in noun.all_members if each.refers_to in owners}
         attributes = {
             each.attribute: Attribute(
-                FORMS.get(each.kind, TEXT),
+                FORM_OF_MEMBER.get(each.kind, TEXT),
                 each.name,
                 each.meaning,
                 refers_to=kind_at.get(each.refers_to),
@@ -200,4 +221,10 @@ KINDS: dict[str, Kind] = _kinds(
 # Members of every entry: which row it is, and its name if that is not the key.
 ID, NAME = "id", "name"
 GLOBAL_KINDS = frozenset(name for name, kind in KINDS.items() if kind.is_global)
+# Of pools: the list of the values, and the member of a value that names its pool.
+VALUE_COLLECTIONS = {
+    "pools": ("/service-pool-values", "servicePoolId"),
+    "configPools": ("/config-pool-values", "configPoolId"),
+    "globalConfigPools": ("/config-pool-values", "configPoolId"),
+}
 NEVER_DELETED = frozenset({"participants", "blueprints"})

@@ -8,15 +8,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mainstay.cli.plane.entries import same
-from mainstay.cli.remote.service_types import Definition, Members, is_reference, is_secret, set_by
+from mainstay.cli.remote.service_types import (
+    SECRET,
+    Definition,
+    Members,
+    hide_secret_value,
+    inner_members,
+    is_reference,
+    is_secret,
+    set_by,
+)
 from mainstay.foundation import Struct
 
 Steps = tuple[str | int, ...]
 
 
 KEEP, FILE, ENVIRONMENT = "keep", "file", "env"
-SHOWN_SECRET = "(secret)"  # noqa: S105 (a placeholder)
-LIFELESS = "ephemeral"
 
 
 class SecretValue(Struct):
@@ -26,11 +33,7 @@ class SecretValue(Struct):
     stored: Any
 
     def __repr__(self) -> str:
-        return SHOWN_SECRET
-
-
-def _inner_members(definition: Definition) -> Members:
-    return definition.get("properties") or (definition.get("items") or {}).get("properties") or {}
+        return SECRET
 
 
 def exported(
@@ -65,32 +68,24 @@ def secret_faults(value: Any, definition: Definition | None) -> Iterator[tuple[S
             yield path, "is a secret: write {keep: true}, {file: FILE} or {env: NAME}, never the value itself"
 
 
-def _leaves(value: Any, definition: Definition | None, path: Steps = ()) -> Iterator[tuple[Steps, Any, Definition]]:
-    """(path, value, definition) of secrets, and of values that are no map or list. A map that is a secret is one leaf."""
-    if definition is None:
-        return
-    if isinstance(value, dict) and not is_secret(definition):
-        for name, each in value.items():
-            yield from _leaves(each, _inner_members(definition).get(name), (*path, name))
-    elif isinstance(value, list) and not is_secret(definition):
-        for number, each in enumerate(value):
-            yield from _leaves(each, definition.get("items"), (*path, number))
-    else:
-        yield path, value, definition
+def _leaves(value: Any, definition: Definition | None) -> list[tuple[Steps, Any, Definition]]:
+    found: list[tuple[Steps, Any, Definition]] = []
+    replaced(value, definition, lambda *leaf: found.append(leaf))
+    return found
 
 
-def _replaced(
+def replaced(
     value: Any, definition: Definition | None, replace: Callable[[Steps, Any, Definition], Any], path: Steps = ()
 ) -> Any:
-    """The value with every leaf replaced."""
+    """The value with every leaf replaced: secrets, and values that are no map or list. A map that is a secret is one leaf."""
     if definition is None:
         return value
     if isinstance(value, dict) and not is_secret(definition):
-        members = _inner_members(definition)
-        return {name: _replaced(each, members.get(name), replace, (*path, name)) for name, each in value.items()}
+        members = inner_members(definition)
+        return {name: replaced(each, members.get(name), replace, (*path, name)) for name, each in value.items()}
     if isinstance(value, list) and not is_secret(definition):
         items = definition.get("items")
-        return [_replaced(each, items, replace, (*path, number)) for number, each in enumerate(value)]
+        return [replaced(each, items, replace, (*path, number)) for number, each in enumerate(value)]
     return replace(path, value, definition)
 
 
@@ -101,18 +96,24 @@ def is_directive(value: Any) -> bool:
     return given is True if name == KEEP else name in (FILE, ENVIRONMENT) and isinstance(given, str) and bool(given)
 
 
+def _has_value(directive: Any) -> bool:
+    return is_directive(directive) and KEEP not in directive
+
+
+def is_named_service(value: Any, definition: Definition) -> bool:
+    return isinstance(value, str) and is_reference(definition)
+
+
 def with_references(value: Any, definition: Definition | None, translate: Callable[[Steps, str], str]) -> Any:
     """The value with every reference to a service translated; `translate` gets its path and text."""
-
-    def replace(path: Steps, each: Any, known: Definition) -> Any:
-        return translate(path, each) if isinstance(each, str) and is_reference(known) else each
-
-    return _replaced(value, definition, replace)
+    return replaced(
+        value, definition, lambda path, each, known: translate(path, each) if is_named_service(each, known) else each
+    )
 
 
 def references_in(value: Any, definition: Definition | None) -> Iterator[str]:
     """The name of each service that the value refers to."""
-    return (each for _, each, known in _leaves(value, definition) if isinstance(each, str) and is_reference(known))
+    return (each for _, each, known in _leaves(value, definition) if is_named_service(each, known))
 
 
 def changed_properties(
@@ -133,9 +134,9 @@ def changed_properties(
         old, kept = actual.get(name), stored.get(name)
         if definition is not None and is_secret(definition):
             # A secret that cannot be stored longer than its job is not missing.
-            if set_secrets and KEEP not in (value or {KEEP: True}):
+            if set_secrets and _has_value(value):
                 sent[name] = SecretValue(value, kept)
-                shown.append((name, SHOWN_SECRET if kept is not None else None, SHOWN_SECRET))
+                shown.append((name, SECRET if kept is not None else None, SECRET))
         elif (
             isinstance(value, dict)
             and isinstance(old, dict)
@@ -150,27 +151,19 @@ def changed_properties(
                 shown += [(f"{name}.{path}", before, after) for path, before, after in lines]
         elif not _same_without_secrets(value, old, definition, set_secrets=set_secrets):
             sent[name] = complete_value(value, kept, definition)
-            shown.append((name, shown_value(old, definition), shown_value(value, definition)))
+            shown.append((name, hide_secret_value(old, definition), hide_secret_value(value, definition)))
     return sent, shown
 
 
 def _same_without_secrets(wanted: Any, actual: Any, definition: Definition | None, *, set_secrets: bool) -> bool:
-    if wanted is None or actual is None or definition is None:
-        return same(wanted, actual)
-    if is_secret(definition):
-        return not set_secrets or KEEP in wanted
-    if isinstance(wanted, dict) and isinstance(actual, dict):
-        members = _inner_members(definition)
-        return wanted.keys() == actual.keys() and all(
-            _same_without_secrets(value, actual[name], members.get(name), set_secrets=set_secrets)
-            for name, value in wanted.items()
-        )
-    if isinstance(wanted, list) and isinstance(actual, list):
-        items = definition.get("items")
-        return len(wanted) == len(actual) and all(
-            _same_without_secrets(*pair, items, set_secrets=set_secrets) for pair in zip(wanted, actual, strict=True)
-        )
-    return same(wanted, actual)
+    """Secrets are never compared; one that is to be sent is always a difference."""
+
+    def hide(_path: Steps, each: Any, known: Definition) -> Any:
+        if each is None or not is_secret(known):
+            return each
+        return object() if set_secrets and _has_value(each) else SECRET
+
+    return same(replaced(wanted, definition, hide), hide_secret_value(actual, definition))
 
 
 def complete_value(value: Any, stored: Any, definition: Definition | None) -> Any:
@@ -179,7 +172,7 @@ def complete_value(value: Any, stored: Any, definition: Definition | None) -> An
     def replace(path: Steps, each: Any, known: Definition) -> Any:
         return SecretValue(each, _value_at(stored, path)) if is_secret(known) and each is not None else each
 
-    return _replaced(value, definition, replace)
+    return replaced(value, definition, replace)
 
 
 def _value_at(value: Any, path: Steps) -> Any:
@@ -190,10 +183,3 @@ def _value_at(value: Any, path: Steps) -> Any:
         else:
             value = value[step] if isinstance(value, list) and step < len(value) else None
     return value
-
-
-def shown_value(value: Any, definition: Definition | None) -> Any:
-    """The value without its secrets, for the plan."""
-    return _replaced(
-        value, definition, lambda _, each, known: SHOWN_SECRET if is_secret(known) and each is not None else each
-    )

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from mainstay.cli.plane.difference import CREATE, DELETE, Difference, PlaneStep, find_order
 from mainstay.cli.plane.entries import Entry, Path, PlaneFault
 from mainstay.cli.plane.files import PlaneContent
-from mainstay.cli.plane.kinds import KINDS, PROPERTIES, Attribute
-from mainstay.cli.plane.properties import KEEP, SecretValue, is_directive, with_references
+from mainstay.cli.plane.kinds import KINDS, PROPERTIES, VALUE_COLLECTIONS, Attribute
+from mainstay.cli.plane.properties import KEEP, SecretValue, Steps, is_directive, is_named_service, replaced
 from mainstay.cli.plane.snapshot import Snapshot
+from mainstay.cli.remote.service_types import Definition
 
 ReadSecret = Callable[[Mapping[str, Any], str], str]
-
-
-VALUE_COLLECTIONS = {
-    "pools": ("/service-pool-values", "servicePoolId"),
-    "configPools": ("/config-pool-values", "configPoolId"),
-    "globalConfigPools": ("/config-pool-values", "configPoolId"),
-}
 
 
 class SecretMissing(Exception):
     """A secret cannot be read; the message names the file or variable."""
 
 
+@dataclass
 class PlaneRequests:
     """`requests` of the batch; `steps` has the step of each one. `faults`: secrets that cannot be read."""
 
-    __slots__ = ("faults", "requests", "steps")
-
-    def __init__(self) -> None:
-        self.requests: list[dict[str, Any]] = []
-        self.steps: list[PlaneStep] = []
-        self.faults: list[PlaneFault] = []
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[PlaneStep] = field(default_factory=list)
+    faults: list[PlaneFault] = field(default_factory=list)
 
 
 def build_requests(
@@ -47,13 +40,13 @@ def build_requests(
     return builder.built
 
 
+@dataclass
 class _Builder:
-    def __init__(self, found: Difference, content: PlaneContent, snapshot: Snapshot, read_secret: ReadSecret) -> None:
-        self._found = found
-        self._content = content
-        self._snapshot = snapshot
-        self._read_secret = read_secret
-        self.built = PlaneRequests()
+    _found: Difference
+    _content: PlaneContent
+    _snapshot: Snapshot
+    _read_secret: ReadSecret
+    built: PlaneRequests = field(default_factory=PlaneRequests)
 
     def _send(self, step: PlaneStep, method: str, path: str, body: dict[str, Any] | None = None, **more: Any) -> None:
         request = {"method": method, "path": path, **{name: each for name, each in more.items() if each}}
@@ -146,40 +139,31 @@ class _Builder:
     def _properties(
         self, entry: Entry, name: str, value: Any, member: str, references: dict[str, str]
     ) -> dict[str, Any]:
+        def replace(steps: Steps, each: Any, known: Definition) -> Any:
+            if isinstance(each, SecretValue):
+                return self._secret(entry, each, (name, *steps))
+            order = find_order(entry, each, self._content, self._snapshot) if is_named_service(each, known) else each
+            if not isinstance(order, tuple):
+                return each if order is None else order
+            return self._row("orders", order, "/".join(["", member, *map(_escaped, steps)]), references)
+
         schema = None if entry.members is None else {"properties": entry.members}
-
-        def translate(steps: tuple[str | int, ...], text: str) -> str:
-            found = find_order(entry, text, self._content, self._snapshot)
-            if not isinstance(found, tuple):
-                return found or text
-            return self._row("orders", found, "/".join(["", member, *map(_escaped, steps)]), references)
-
-        translated = with_references(value, schema, translate)
-        found: dict[str, Any] = self._with_secrets(entry, translated, (name,))
+        found: dict[str, Any] = replaced(value, schema, replace)
         return found
 
-    def _with_secrets(self, entry: Entry, value: Any, steps: tuple[str | int, ...]) -> Any:
-        if isinstance(value, SecretValue):
-            try:
-                return self._secret(entry, value)
-            except SecretMissing as problem:
-                self.built.faults.append(PlaneFault(entry.place(*steps), str(problem)))
-                return ""
-        if isinstance(value, dict):
-            return {name: self._with_secrets(entry, each, (*steps, name)) for name, each in value.items()}
-        if isinstance(value, list):
-            return [self._with_secrets(entry, each, (*steps, number)) for number, each in enumerate(value)]
-        return value
-
-    def _secret(self, entry: Entry, value: SecretValue) -> str:
+    def _secret(self, entry: Entry, value: SecretValue, steps: Steps) -> str:
         if not is_directive(value.directive):
             # Its fault is reported already.
             return ""
-        if KEEP in value.directive:
+        try:
+            if KEEP not in value.directive:
+                return self._read_secret(value.directive, "" if entry.source is None else entry.source.file.directory)
             if value.stored is None:
                 raise SecretMissing("there is no value to keep: write {file: FILE} or {env: NAME}")
             return str(value.stored)
-        return self._read_secret(value.directive, "" if entry.source is None else entry.source.file.directory)
+        except SecretMissing as problem:
+            self.built.faults.append(PlaneFault(entry.place(*steps), str(problem)))
+            return ""
 
     def _add_values(self, step: PlaneStep) -> None:
         collection, member = VALUE_COLLECTIONS.get(step.entry.kind.name, ("", ""))

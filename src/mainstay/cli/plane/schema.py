@@ -4,33 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainstay.cli.plane.kinds import (
-    ANY,
-    BOOLEAN,
-    ID,
-    INTEGER,
-    KINDS,
-    NAME,
-    OBJECT,
-    PROPERTIES,
-    TEXT,
-    TEXTS,
-    VALUES,
-    Attribute,
-    Kind,
-)
+from mainstay.cli.plane.kinds import FORMS, ID, KINDS, NAME, Attribute, Kind
 
 UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
-FORMS: dict[str, dict[str, Any]] = {
-    TEXT: {"type": "string"},
-    BOOLEAN: {"type": "boolean"},
-    INTEGER: {"type": "integer"},
-    TEXTS: {"type": "array", "items": {"type": "string"}},
-    OBJECT: {"type": "object"},
-    PROPERTIES: {"type": "object"},
-    VALUES: {"type": "array"},
-    ANY: {},
-}
 
 
 def plane_schema() -> dict[str, Any]:
@@ -65,7 +41,7 @@ def _entry_schema(kind: Kind) -> dict[str, Any]:
 
 
 def _attribute_schema(attribute: Attribute) -> dict[str, Any]:
-    found = {**FORMS[attribute.form], "description": attribute.description}
+    found = {**FORMS[attribute.form].schema, "description": attribute.description}
     if attribute.choices:
         found["enum"] = list(attribute.choices)
     if attribute.member == "servicePoolSetId":

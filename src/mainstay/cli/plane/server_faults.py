@@ -10,8 +10,9 @@ from typing import Any
 from mainstay.cli.plane.difference import PlaneStep
 from mainstay.cli.plane.entries import Entry, PlaneFault
 from mainstay.cli.plane.files import PlaneContent
+from mainstay.cli.plane.kinds import VALUE_COLLECTIONS
 from mainstay.cli.plane.pool_ranges import index_of
-from mainstay.cli.plane.requests import VALUE_COLLECTIONS, PlaneRequests
+from mainstay.cli.plane.requests import PlaneRequests
 from mainstay.cli.plane.snapshot import Snapshot
 from mainstay.cli.remote.service_types import Definition, Members, allowed_text, find_definition, is_reference
 from mainstay.foundation.suggestions import did_you_mean

@@ -30,7 +30,7 @@ def members_of(service_type: Mapping[str, Any]) -> Members | None:
     return {name: each for name, each in schema_members(given).items() if isinstance(each, dict)}
 
 
-def _inner_members(definition: Definition) -> Members:
+def inner_members(definition: Definition) -> Members:
     """The properties of an object, or of the objects of a list."""
     return definition.get("properties") or (definition.get("items") or {}).get("properties") or {}
 
@@ -41,7 +41,7 @@ def walk_properties(members: Members, outer: str = "") -> Iterator[tuple[str, De
         path = f"{outer}{name}"
         yield path, definition
         inside = "[]." if definition.get("items") else "."
-        yield from walk_properties(_inner_members(definition), path + inside)
+        yield from walk_properties(inner_members(definition), path + inside)
 
 
 def find_definition(members: Members | None, path: list[str]) -> Definition | None:
@@ -50,7 +50,7 @@ def find_definition(members: Members | None, path: list[str]) -> Definition | No
         found = (members or {}).get(name)
         if found is None:
             return None
-        members = _inner_members(found)
+        members = inner_members(found)
     return found
 
 
@@ -139,7 +139,7 @@ def hide_secret_value(value: Any, definition: Definition | None) -> Any:
     if is_secret(definition):
         return SECRET
     if isinstance(value, dict):
-        return hide_secrets(value, _inner_members(definition))
+        return hide_secrets(value, inner_members(definition))
     if isinstance(value, list):
         return [hide_secret_value(each, definition.get("items")) for each in value]
     return value
