@@ -33,7 +33,7 @@ BUDGET = {
     ".": 1,
     "agent": 2550,
     "blueprints": 1910,
-    "cli": 10420,
+    "cli": 10250,
     "control": 1110,
     "control/api": 3450,
     "control/domain": 4660,

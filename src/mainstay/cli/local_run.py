@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from contextlib import contextmanager
 
-from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds, print_error, print_json, print_pieces
+from mainstay.cli.main import (
+    CommandRefused,
+    add_argument,
+    add_list_option,
+    parse_seconds,
+    print_error,
+    print_json,
+    print_pieces,
+)
 from mainstay.converge.failures import StopFlag, Stopped
 from mainstay.converge.host.sources import BundleTrust
 from mainstay.converge.host.state import Unusable
@@ -32,10 +40,8 @@ SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
 
 def add_bundle_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options for a bundle from a URL."""
-    parser.add_argument("--sha256", metavar="DIGEST", help="digest of a bundle from a URL, as `sha256sum` prints it")
-    parser.add_argument(
-        "--ca-file", metavar="FILE", help="trust these CA certificates for a URL instead of the system's"
-    )
+    add_argument(parser, "--sha256", "DIGEST", "digest of a bundle from a URL, as `sha256sum` prints it")
+    add_argument(parser, "--ca-file", "FILE", "trust these CA certificates for a URL instead of the system's")
 
 
 def bundle_trust(arguments: argparse.Namespace) -> BundleTrust | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Sequence
     from types import ModuleType
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 EXIT_USAGE = 2
 # The groups of `mainstay --help`, in its order. Each command names one of them as its GROUP.
@@ -278,18 +278,26 @@ def _help_width() -> int:
 def add_limit_option(parser: argparse.ArgumentParser, default: int) -> None:
     from mainstay.foundation.numbers import LARGEST_NUMBER
 
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=whole_number(1, LARGEST_NUMBER, "of at least 1"),
-        default=default,
-        help=f"maximum number (default {default})",
-    )
+    kind = whole_number(1, LARGEST_NUMBER, "of at least 1")
+    add_argument(parser, "--limit", "N", f"maximum number (default {default})", type=kind, default=default)
+
+
+def add_argument(
+    parser: argparse._ActionsContainer, name: str, metavar: str | None, help_text: str | None, **more: Any
+) -> None:
+    """An argument, or an option with a value."""
+    parser.add_argument(name, metavar=metavar, help=help_text, **more)
+
+
+def add_switch(parser: argparse._ActionsContainer, *names_and_help: str) -> None:
+    """An option without a value."""
+    *names, help_text = names_and_help
+    parser.add_argument(*names, action="store_true", help=help_text)
 
 
 def add_list_option(parser: argparse._ActionsContainer, option: str, metavar: str, help_text: str) -> None:
     """An option that may be repeated; its value is the list of all."""
-    parser.add_argument(option, metavar=metavar, action="append", default=[], help=help_text)
+    add_argument(parser, option, metavar, help_text, action="append", default=[])
 
 
 def whole_number(least: int, most: int, shown: str) -> Callable[[str], int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from mainstay.cli.main import add_argument
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +29,8 @@ def add_setting_options(parser: argparse.ArgumentParser, names: Iterable[str]) -
     for name in names:
         kind = int if name in ("port", "workers") else str
         flag = f"--{name.replace('_', '-')}"
-        parser.add_argument(flag, metavar=METAVARS[name], type=kind, help=helps.get(name))
-    parser.add_argument("--config", metavar="FILE", help="TOML file with server settings")
+        add_argument(parser, flag, METAVARS[name], helps.get(name), type=kind)
+    add_argument(parser, "--config", "FILE", "TOML file with server settings")
 
 
 def read_settings(arguments: argparse.Namespace, names: Iterable[str]) -> ServerSettings:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import argparse
 
+from mainstay.cli.main import add_argument
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,7 +72,7 @@ def add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, shown: 
             allow_abbrev=False,
         )
         if verb.of is not None:
-            child.add_argument("name", metavar=verb.of, help="name or id")
+            add_argument(child, "name", verb.of, "name or id")
         if verb.configure is not None:
             verb.configure(child)
         add_remote_options(child)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, parse_seconds
 from mainstay.cli.remote.connection_options import add_connection_options, checked_ca_file
 
 TYPE_CHECKING = False
@@ -55,51 +55,48 @@ MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 10, 600
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="enroll|run|install")
     enroll = verbs.add_parser("enroll", help="enroll this host with a code", allow_abbrev=False)
-    enroll.add_argument("url", metavar="URL", help="address of the control plane")
-    enroll.add_argument("code", metavar="CODE", help="code from `mainstay agents add` or `mainstay agents code`")
-    enroll.add_argument(
+    add_argument(enroll, "url", "URL", "address of the control plane")
+    add_argument(enroll, "code", "CODE", "code from `mainstay agents add` or `mainstay agents code`")
+    add_argument(
+        enroll,
         "--name",
-        metavar="NAME",
-        help="name of the new agent, for a code of many hosts (default: name of this host); the prefix of the code comes"
+        "NAME",
+        "name of the new agent, for a code of many hosts (default: name of this host); the prefix of the code comes"
         " before it",
     )
     add_connection_options(enroll)
     run = verbs.add_parser("run", help="run the agent until SIGTERM", allow_abbrev=False)
-    run.add_argument("--insecure", action="store_true", help="allow plain HTTP to another host")
+    add_switch(run, "--insecure", "allow plain HTTP to another host")
     install = verbs.add_parser("install", help="install the agent as a systemd unit and start it", allow_abbrev=False)
-    install.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
+    add_switch(install, "--noop", "dry run: show what would change, change nothing")
     for verb in (enroll, run, install):
-        verb.add_argument(
-            "--config", metavar="FILE", help="enrollment file (default agent.json in the configuration directory)"
-        )
+        add_argument(verb, "--config", "FILE", "enrollment file (default agent.json in the configuration directory)")
     for verb in (run, install):
         _add_run_options(verb)
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--jobs", metavar="N", type=int, default=4, help="number of parallel jobs (default 4)")
-    parser.add_argument("--lease", metavar="DURATION", default="60s", help="lease of a job (default 60s)")
-    parser.add_argument(
+    add_argument(parser, "--jobs", "N", "number of parallel jobs (default 4)", type=int, default=4)
+    add_argument(parser, "--lease", "DURATION", "lease of a job (default 60s)", default="60s")
+    add_argument(
+        parser,
         "--drift-interval",
-        metavar="DURATION",
+        "DURATION",
+        "time between drift checks (default 5m); 0s turns them off",
         default="5m",
-        help="time between drift checks (default 5m); 0s turns them off",
     )
     add_list_option(
         parser, "--blueprint", "DIR", "use this directory for its service type instead of the pushed blueprint"
     )
-    parser.add_argument(
+    add_argument(
+        parser,
         "--trust",
-        metavar="KEYS",
-        help="run only blueprints that a key of this file signed: one public key per line; `min NAME VERSION`"
+        "KEYS",
+        "run only blueprints that a key of this file signed: one public key per line; `min NAME VERSION`"
         " refuses older versions",
     )
-    parser.add_argument(
-        "--root", metavar="DIR", default="", help="value of service.root in manifests (default empty)"
-    )
-    parser.add_argument(
-        "--metrics-port", metavar="N", type=int, help="serve /metrics and /healthz on this loopback port"
-    )
+    add_argument(parser, "--root", "DIR", "value of service.root in manifests (default empty)", default="")
+    add_argument(parser, "--metrics-port", "N", "serve /metrics and /healthz on this loopback port", type=int)
     parser.add_argument("--log-format", choices=("lines", "json"), default="lines", help="log format (default lines)")
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, add_list_option, print_json, whole_number
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, print_json, whole_number
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
 from mainstay.cli.remote.enrolment_codes import (
@@ -88,39 +88,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the agent")
+    add_argument(parser, "name", "NAME", "name of the agent")
     add_list_option(parser, "--serves", "TYPE", "service types that the agent serves, separated by commas")
-    parser.add_argument(
-        "--provider",
-        metavar="PARTICIPANT",
-        help=f"provider of the agent (default: you; for an admin {DEFAULT_PROVIDER})",
+    add_argument(
+        parser, "--provider", "PARTICIPANT", f"provider of the agent (default: you; for an admin {DEFAULT_PROVIDER})"
     )
     add_list_option(parser, "--tag", "TAG", "tag that orders can select")
-    parser.add_argument(
+    add_argument(
+        parser,
         "--capacity",
+        "N",
+        "most services that orders give the agent (default: unlimited)",
         type=whole_number(0, LARGEST_CAPACITY, f"0 to {LARGEST_CAPACITY}"),
-        metavar="N",
-        help="most services that orders give the agent (default: unlimited)",
     )
-    parser.add_argument(
-        "--no-grant",
-        action="store_true",
-        help="as an admin: do not let the provider's agents serve other participants",
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print only the code")
+    add_switch(parser, "--no-grant", "as an admin: do not let the provider's agents serve other participants")
+    add_switch(parser, "-q", "--quiet", "print only the code")
 
 
 def _configure_change(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", dest="new_name", metavar="NAME", help="new name")
+    add_argument(parser, "--name", "NAME", "new name", dest="new_name")
     add_list_option(parser, "--add-tag", "TAG", "add a tag")
     add_list_option(parser, "--remove-tag", "TAG", "remove a tag")
-    parser.add_argument("--pool-set", metavar="SET", help="use the pools of this set; none: of no set")
-    parser.add_argument("--capacity", metavar="N", help="most services that orders give the agent; none: unlimited")
+    add_argument(parser, "--pool-set", "SET", "use the pools of this set; none: of no set")
+    add_argument(parser, "--capacity", "N", "most services that orders give the agent; none: unlimited")
 
 
 def _configure_decision(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="AGENT-TYPE", help="name or id of the agent type")
-    parser.add_argument("participant", metavar="PARTICIPANT", help="provider of the agents")
+    add_argument(parser, "name", "AGENT-TYPE", "name or id of the agent type")
+    add_argument(parser, "participant", "PARTICIPANT", "provider of the agents")
 
 
 def run(arguments: argparse.Namespace) -> int:

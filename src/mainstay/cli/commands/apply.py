@@ -17,7 +17,7 @@ from mainstay.cli.local_run import (
     run_and_report,
     value_layers,
 )
-from mainstay.cli.main import CommandRefused, add_list_option
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,21 +29,17 @@ GROUP = "this host"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("manifest", metavar="MANIFEST")
-    parser.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
-    parser.add_argument("--diff", action="store_true", help="show file changes as diffs")
-    parser.add_argument("-v", "--verbose", action="store_true", help="also show stable resources")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--report", metavar="FILE", help="write the JSON report to a file (mode 0600)")
+    add_switch(parser, "--noop", "dry run: show what would change, change nothing")
+    add_switch(parser, "--diff", "show file changes as diffs")
+    add_switch(parser, "-v", "--verbose", "also show stable resources")
+    add_switch(parser, "--json", "print one JSON document")
+    add_argument(parser, "--report", "FILE", "write the JSON report to a file (mode 0600)")
     add_list_option(parser, "--tag", "TAG", "only resources with this tag")
-    parser.add_argument(
-        "--lock-wait", metavar="DURATION", help="how long to wait for another run of this manifest, such as 30s"
+    add_argument(parser, "--lock-wait", "DURATION", "how long to wait for another run of this manifest, such as 30s")
+    add_switch(
+        parser, "--detailed-exitcodes", "exit codes: 0 no change, 2 changed, 4 failed, 6 both, 1 does not load"
     )
-    parser.add_argument(
-        "--detailed-exitcodes",
-        action="store_true",
-        help="exit codes: 0 no change, 2 changed, 4 failed, 6 both, 1 does not load",
-    )
-    parser.add_argument("--monitor-only", action="store_true", help="run only the health checks")
+    add_switch(parser, "--monitor-only", "run only the health checks")
     add_bundle_options(parser)
     add_value_options(parser)
 

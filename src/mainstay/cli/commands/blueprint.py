@@ -14,7 +14,7 @@ import argparse
 import os
 from contextlib import ExitStack, contextmanager
 
-from mainstay.cli.main import CommandRefused, add_list_option, print_error, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, print_error, print_json
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import GOOD, age, print_table
@@ -46,10 +46,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     new = add("new", _new, "create a working example")
     new.add_argument("name", metavar="NAME")
-    new.add_argument("--dir", metavar="DIR", help="directory to create (default ./NAME)")
+    add_argument(new, "--dir", "DIR", "directory to create (default ./NAME)")
     check = add("check", _check, "report every fault with its line; change nothing")
-    check.add_argument("directories", metavar="DIR", nargs="+", help="one or more blueprints")
-    check.add_argument("--json", action="store_true", help="print one JSON document; a list for several directories")
+    add_argument(check, "directories", "DIR", "one or more blueprints", nargs="+")
+    add_switch(check, "--json", "print one JSON document; a list for several directories")
     test = add("test", _test, "order the examples and run every action")
     test.add_argument("directory", metavar="DIR")
     add_list_option(test, "--order", "NAME", "only this example; repeatable")
@@ -60,30 +60,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="throw-away host with systemd (needs root), scratch directory, or this host; auto (default) uses the first available",
     )
     test.add_argument("--shown-as", default="this host", help=argparse.SUPPRESS)
-    test.add_argument("--json", action="store_true", help="print one JSON document")
+    add_switch(test, "--json", "print one JSON document")
     keygen = add("keygen", _create_key, "create a key that signs blueprints")
-    keygen.add_argument("file", metavar="FILE", help="new file for the private key; FILE.pub gets the public key")
+    add_argument(keygen, "file", "FILE", "new file for the private key; FILE.pub gets the public key")
     sign = add("sign", _sign, "sign a blueprint for agents with --trust")
     sign.add_argument("directory", metavar="DIR")
-    sign.add_argument("--key", metavar="FILE", required=True, help="private key of `blueprint keygen`")
+    add_argument(sign, "--key", "FILE", "private key of `blueprint keygen`", required=True)
     push = add("push", _push, "check, and upload to a control plane")
     push.add_argument("directory", metavar="DIR")
-    push.add_argument(
-        "--force", action="store_true", help="replace the same version; change the type even if services do not fit"
-    )
-    push.add_argument("--dry-run", action="store_true", help="only show what would happen")
+    add_switch(push, "--force", "replace the same version; change the type even if services do not fit")
+    add_switch(push, "--dry-run", "only show what would happen")
     pull = add("pull", _pull, "download into a directory")
-    pull.add_argument("what", metavar="DIGEST|NAME[@VERSION]", help="without a version, the current version")
-    pull.add_argument("directory", metavar="DIR", help="new or empty directory")
+    add_argument(pull, "what", "DIGEST|NAME[@VERSION]", "without a version, the current version")
+    add_argument(pull, "directory", "DIR", "new or empty directory")
     listed = add("list", _list, "list the blueprints of the control plane")
     versions = add("versions", _versions, "list the versions of a blueprint")
-    versions.add_argument("name", metavar="BLUEPRINT", help="name of the blueprint")
+    add_argument(versions, "name", "BLUEPRINT", "name of the blueprint")
     remove = add("remove", _remove, "remove a version that nothing uses")
     remove.add_argument("what", metavar="DIGEST|NAME@VERSION")
-    remove.add_argument("--yes", action="store_true", help="do not ask for a confirmation")
+    add_switch(remove, "--yes", "do not ask for a confirmation")
     for verb in (push, pull, listed, versions, remove):
-        verb.add_argument("--server", metavar="URL", help="address of the control plane (default: the saved login)")
-        verb.add_argument("--token-file", metavar="FILE", help="file with an admin token")
+        add_argument(verb, "--server", "URL", "address of the control plane (default: the saved login)")
+        add_argument(verb, "--token-file", "FILE", "file with an admin token")
         add_remote_options(verb)
 
 

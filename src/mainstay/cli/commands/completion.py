@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from mainstay.cli.main import CommandRefused, commands_by_group, load_command, make_parser
+from mainstay.cli.main import CommandRefused, add_argument, commands_by_group, load_command, make_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,12 +63,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     from argparse import REMAINDER
 
     modes = parser.add_mutually_exclusive_group(required=True)
-    modes.add_argument("shell", nargs="?", choices=SHELLS, metavar="bash|zsh|fish", help="your shell")
-    modes.add_argument(
-        "--words",
-        nargs=REMAINDER,
-        metavar="WORD …",
-        help="the words typed so far; prints the candidates for the last word",
+    add_argument(modes, "shell", "bash|zsh|fish", "your shell", nargs="?", choices=SHELLS)
+    add_argument(
+        modes, "--words", "WORD …", "the words typed so far; prints the candidates for the last word", nargs=REMAINDER
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import print_json
+from mainstay.cli.main import add_argument, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
@@ -38,10 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pool", metavar="CONFIG-POOL", help="name of the pool")
-    parser.add_argument("--type", metavar="POOL-TYPE", required=True, help="poolType that generators use")
+    add_argument(parser, "pool", "CONFIG-POOL", "name of the pool")
+    add_argument(parser, "--type", "POOL-TYPE", "poolType that generators use", required=True)
     owner = parser.add_mutually_exclusive_group()
-    owner.add_argument("--for", dest="owner", metavar="PARTICIPANT", help="owner of the pool (default: you)")
+    add_argument(owner, "--for", "PARTICIPANT", "owner of the pool (default: you)", dest="owner")
     owner.add_argument("--global", dest="is_global", action="store_true", help="as an admin: a pool of all providers")
     configure_addition(parser)
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mainstay.agent.client import Client, ServerRefusal
-from mainstay.cli.main import CommandRefused, add_list_option, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, print_json
 from mainstay.cli.remote.connection import connected, error_text, find_service
 from mainstay.cli.remote.plan_options import (
     PLAN_SECONDS,
@@ -33,17 +33,13 @@ ACTION_ERRORS = ("unknown_action", "wrong_state", "terminal_state")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
-    parser.add_argument("action", metavar="ACTION", help="start, stop, update, delete, …")
+    add_argument(parser, "service", "SERVICE", "name, id or id prefix")
+    add_argument(parser, "action", "ACTION", "start, stop, update, delete, …")
     add_property_options(parser)
     add_list_option(parser, "--unset", "NAME", "update: clear an optional property")
-    parser.add_argument(
-        "--to", metavar="VERSION", help="bring the service to this version of its blueprint, or to `latest`"
-    )
-    parser.add_argument("--rename", metavar="NAME", help="update: new name of the service")
-    parser.add_argument(
-        "--force", action="store_true", help="delete: at once, without the agent, which owes the clean-up"
-    )
+    add_argument(parser, "--to", "VERSION", "bring the service to this version of its blueprint, or to `latest`")
+    add_argument(parser, "--rename", "NAME", "update: new name of the service")
+    add_switch(parser, "--force", "delete: at once, without the agent, which owes the clean-up")
     add_order_options(parser)
 
 

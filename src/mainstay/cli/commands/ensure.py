@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 
 from mainstay.cli.local_run import parse_lock_wait, run_and_report
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_argument, add_switch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,29 +51,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
             if key not in LEFT_OUT and entry.alias_of is None:
                 _add_property(own, key, entry, found.ensures if key == "ensure" else entry.choices)
         _add_conditions(own, found.properties)
-        sub_parser.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
-        sub_parser.add_argument("--diff", action="store_true", help="show file changes as diffs")
-        sub_parser.add_argument("--json", action="store_true", help="print one JSON document")
-        sub_parser.add_argument(
-            "--lock-wait", metavar="DURATION", help="how long to wait for another run, such as 30s"
-        )
+        add_switch(sub_parser, "--noop", "dry run: show what would change, change nothing")
+        add_switch(sub_parser, "--diff", "show file changes as diffs")
+        add_switch(sub_parser, "--json", "print one JSON document")
+        add_argument(sub_parser, "--lock-wait", "DURATION", "how long to wait for another run, such as 30s")
 
 
 def _add_conditions(group: argparse._ArgumentGroup, properties: Mapping[str, Property]) -> None:
     """Adds what a manifest writes as maps. `--unless` of an exec is its guard."""
     for key, does in (("if", "only if"), ("unless", "unless")):
-        group.add_argument(
+        add_argument(
+            group,
             f"--control-{key}" if key in properties else f"--{key}",
+            "EXPRESSION",
+            f"apply it {does} this expression is true",
             dest=f"control_{key}",
-            metavar="EXPRESSION",
-            help=f"apply it {does} this expression is true",
         )
-    group.add_argument(
+    add_argument(
+        group,
         "--health-check",
+        "COMMAND",
+        "a command that must succeed when the resource is in its desired state; repeatable",
         dest="checks",
         action="append",
-        metavar="COMMAND",
-        help="a command that must succeed when the resource is in its desired state; repeatable",
     )
 
 
@@ -92,7 +92,7 @@ def _add_secret(group: argparse._ArgumentGroup, key: str, entry: Property) -> No
 
     lines = ", one item per line" if _is_list(entry) else ""
     summary = f"file{lines} with the {entry.summary.replace('%', '%%')}; - is standard input"
-    group.add_argument(f"{option}-file", dest=f"secret_{key}", metavar="FILE", help=summary)
+    add_argument(group, f"{option}-file", "FILE", summary, dest=f"secret_{key}")
     group.add_argument(option, action=RefusedSecret, nargs="?", help=argparse.SUPPRESS)
 
 
@@ -162,11 +162,9 @@ def _add_property(group: argparse._ArgumentGroup, key: str, entry: Property, cho
     if entry.kind is BOOLEAN:
         group.add_argument(option, dest=destination, action=argparse.BooleanOptionalAction, help=help_text)
     elif entry.kind in (TEXTS, EXIT_CODES):
-        group.add_argument(
-            option, dest=destination, action="append", metavar="VALUE", help=f"{help_text}; repeatable"
-        )
+        add_argument(group, option, "VALUE", f"{help_text}; repeatable", dest=destination, action="append")
     else:
-        group.add_argument(option, dest=destination, metavar="VALUE", help=help_text)
+        add_argument(group, option, "VALUE", help_text, dest=destination)
 
 
 def _make_document(arguments: argparse.Namespace) -> Node:

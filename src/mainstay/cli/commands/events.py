@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mainstay.agent.client import Client, Unreachable
-from mainstay.cli.main import print_json
+from mainstay.cli.main import add_argument, add_switch, print_json
 from mainstay.cli.remote.connection import connected, find_service, list_items, print_warning, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.event_chain import verify
@@ -40,20 +40,12 @@ IGNORED = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "verb", metavar="verify", nargs="?", choices=("verify",), help="check the hash chain instead of listing"
-    )
-    parser.add_argument("--follow", "-f", action="store_true", help="also print new events, until Ctrl-C")
-    parser.add_argument(
-        "--type", metavar="TEXT", default="", help="only event types that contain this text, such as job."
-    )
-    parser.add_argument("--service", metavar="SERVICE", help="only events of this service and its jobs")
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=int,
-        default=DEFAULT_LIMIT,
-        help=f"number of past events (default {DEFAULT_LIMIT})",
+    add_argument(parser, "verb", "verify", "check the hash chain instead of listing", nargs="?", choices=("verify",))
+    add_switch(parser, "--follow", "-f", "also print new events, until Ctrl-C")
+    add_argument(parser, "--type", "TEXT", "only event types that contain this text, such as job.", default="")
+    add_argument(parser, "--service", "SERVICE", "only events of this service and its jobs")
+    add_argument(
+        parser, "--limit", "N", f"number of past events (default {DEFAULT_LIMIT})", type=int, default=DEFAULT_LIMIT
     )
     add_remote_options(parser)
 

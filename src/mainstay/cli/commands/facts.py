@@ -7,17 +7,15 @@ from __future__ import annotations
 import argparse
 
 from mainstay.cli.local_run import EXIT_FAILED, add_fact_options, exit_on_faults, facts_layers
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 
 SUMMARY = "print the facts of this host"
 GROUP = "this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "path", metavar="PATH", nargs="?", default="", help="dotted path, such as network.default_ipv4"
-    )
-    parser.add_argument("--json", action="store_true", help="print a single value as JSON too")
+    add_argument(parser, "path", "PATH", "dotted path, such as network.default_ipv4", nargs="?", default="")
+    add_switch(parser, "--json", "print a single value as JSON too")
     add_fact_options(parser)
 
 

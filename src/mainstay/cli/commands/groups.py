@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_argument
 from mainstay.cli.remote.connection import find_named, list_items
 from mainstay.cli.remote.noun_verbs import NounVerbs
 from mainstay.cli.remote.removal import print_outcome
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_rename(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("new_name", metavar="NAME", help="new name")
+    add_argument(parser, "new_name", "NAME", "new name")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mainstay.cli.local_run import EXIT_FAILED
-from mainstay.cli.main import CommandRefused, add_limit_option, print_json, print_pieces
+from mainstay.cli.main import CommandRefused, add_argument, add_limit_option, add_switch, print_json, print_pieces
 from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import printable
 
@@ -22,9 +22,9 @@ DEFAULT_LIMIT = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="show RUN", nargs="*", help="show one run; default: list runs")
+    add_argument(parser, "words", "show RUN", "show one run; default: list runs", nargs="*")
     add_limit_option(parser, DEFAULT_LIMIT)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_switch(parser, "--json", "print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:

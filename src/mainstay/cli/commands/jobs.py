@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, add_limit_option, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_limit_option, add_switch, print_json
 from mainstay.cli.remote.connection import connected, find_job, find_service, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import cancel_note, progress_text
@@ -22,16 +22,14 @@ COLOURS = {"Completed": GOOD, "Failed": BAD, "Cancelled": DIM, "Processing": BUS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "verb", metavar="show|cancel", nargs="?", choices=("show", "cancel"), help="show or cancel one job"
-    )
-    parser.add_argument("job", metavar="JOB", nargs="?", help="id or id prefix")
-    parser.add_argument("--service", metavar="SERVICE", help="only jobs of this service")
-    parser.add_argument(
-        "--status", metavar="STATUS", action="append", default=[], choices=tuple(COLOURS), help=" | ".join(COLOURS)
+    add_argument(parser, "verb", "show|cancel", "show or cancel one job", nargs="?", choices=("show", "cancel"))
+    add_argument(parser, "job", "JOB", "id or id prefix", nargs="?")
+    add_argument(parser, "--service", "SERVICE", "only jobs of this service")
+    add_argument(
+        parser, "--status", "STATUS", " | ".join(COLOURS), action="append", default=[], choices=tuple(COLOURS)
     )
     add_limit_option(parser, DEFAULT_LIMIT)
-    parser.add_argument("-v", "--verbose", action="store_true", help="show: also show stable resources")
+    add_switch(parser, "-v", "--verbose", "show: also show stable resources")
     add_remote_options(parser)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mainstay.agent.client import Client
 from mainstay.cli.documents import read_text
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_argument, add_switch
 from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.connection import (
     CA_FILE_VARIABLE,
@@ -34,10 +34,10 @@ DEFAULT_URL = "http://127.0.0.1:8420"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", nargs="?", help="server address, such as https://plane.example")
-    parser.add_argument("--token-file", metavar="FILE", help="read the token from this file")
-    parser.add_argument("--data-dir", metavar="DIR", help="use the admin token in this data directory of a server")
-    parser.add_argument("--logout", action="store_true", help="delete the saved login")
+    add_argument(parser, "url", "URL", "server address, such as https://plane.example", nargs="?")
+    add_argument(parser, "--token-file", "FILE", "read the token from this file")
+    add_argument(parser, "--data-dir", "DIR", "use the admin token in this data directory of a server")
+    add_switch(parser, "--logout", "delete the saved login")
     add_connection_options(parser)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from mainstay.agent.client import ServerRefusal
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_argument
 from mainstay.cli.remote.connection import connected, error_text, find_agent, find_service
 from mainstay.cli.remote.plan_options import add_order_options, finish_order, is_forecast, send_order
 from mainstay.cli.remote.service_types import members_of
@@ -20,8 +20,8 @@ GROUP = "operate"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
-    parser.add_argument("--agent", metavar="AGENT", required=True, help="name or id of the target")
+    add_argument(parser, "service", "SERVICE", "name, id or id prefix")
+    add_argument(parser, "--agent", "AGENT", "name or id of the target", required=True)
     add_order_options(parser)
 
 

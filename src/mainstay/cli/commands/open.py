@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from mainstay.cli.main import CommandRefused, print_error
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_error
 from mainstay.cli.remote.connection import URL_VARIABLE, connected, find_service, read_login
 from mainstay.cli.remote.connection_options import add_connection_options
 
@@ -17,8 +17,8 @@ GROUP = "order"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="SERVICE", nargs="?", help="name, id or id prefix")
-    parser.add_argument("--print", action="store_true", help="only print the address")
+    add_argument(parser, "service", "SERVICE", "name, id or id prefix", nargs="?")
+    add_switch(parser, "--print", "only print the address")
     add_connection_options(parser)
 
 

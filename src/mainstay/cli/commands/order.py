@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from mainstay.agent.client import Client, ServerRefusal, Unreachable
-from mainstay.cli.main import CommandRefused, add_list_option
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch
 from mainstay.cli.remote.connection import (
     EXIT_FAILED,
     INVALID_PROPERTIES,
@@ -42,21 +42,19 @@ RETRY_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("type", metavar="TYPE", help="service type")
-    parser.add_argument("name", metavar="NAME", help="name of the service")
+    add_argument(parser, "type", "TYPE", "service type")
+    add_argument(parser, "name", "NAME", "name of the service")
     add_property_options(parser)
-    parser.add_argument(
-        "--agent", metavar="AGENT", help="agent that runs the service (default: chosen by the server)"
-    )
-    parser.add_argument(
-        "--provider", metavar="PARTICIPANT", help="provider of the service; required if several providers offer it"
+    add_argument(parser, "--agent", "AGENT", "agent that runs the service (default: chosen by the server)")
+    add_argument(
+        parser, "--provider", "PARTICIPANT", "provider of the service; required if several providers offer it"
     )
     add_list_option(parser, "--tag", "TAG", "choose among agents with this tag")
-    parser.add_argument("--group", metavar="GROUP", help=f"service group (default: {DEFAULT_GROUP!r})")
-    parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="customer; required for an admin")
-    parser.add_argument("--another", action="store_true", help="order even if a service with this name exists")
-    parser.add_argument(
-        "--idempotency-key", metavar="KEY", help="repeat an order whose response was lost, without ordering twice"
+    add_argument(parser, "--group", "GROUP", f"service group (default: {DEFAULT_GROUP!r})")
+    add_argument(parser, "--for", "PARTICIPANT", "customer; required for an admin", dest="consumer")
+    add_switch(parser, "--another", "order even if a service with this name exists")
+    add_argument(
+        parser, "--idempotency-key", "KEY", "repeat an order whose response was lost, without ordering twice"
     )
     add_order_options(parser)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.remote.connection import connected, find_orphan, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.views.reports import print_host_report
@@ -24,12 +24,10 @@ GROUP = "operate"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "verb", metavar="show|forget", nargs="?", choices=("show", "forget"), help="show or forget one orphan"
-    )
-    parser.add_argument("orphan", metavar="ORPHAN", nargs="?", help="id, id prefix or name of the service")
-    parser.add_argument("--yes", action="store_true", help="forget: do not ask for a confirmation")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show: also show stable resources")
+    add_argument(parser, "verb", "show|forget", "show or forget one orphan", nargs="?", choices=("show", "forget"))
+    add_argument(parser, "orphan", "ORPHAN", "id, id prefix or name of the service", nargs="?")
+    add_switch(parser, "--yes", "forget: do not ask for a confirmation")
+    add_switch(parser, "-v", "--verbose", "show: also show stable resources")
     add_remote_options(parser)
 
 

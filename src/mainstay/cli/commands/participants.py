@@ -10,7 +10,7 @@ import argparse
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_argument
 from mainstay.cli.remote.connection import find_named, list_items
 from mainstay.cli.remote.new_tokens import add_token_options, show_token, token_body
 from mainstay.cli.remote.noun_verbs import NounVerbs
@@ -54,7 +54,7 @@ def _configure_addition(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_token(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="PARTICIPANT", help="name of the participant")
+    add_argument(parser, "name", "PARTICIPANT", "name of the participant")
     add_token_options(parser, "--token-file", DAYS)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from mainstay.agent.client import Client, ServerRefusal, Unreachable
 from mainstay.cli.documents import read_document, read_text
-from mainstay.cli.main import CommandRefused, print_error, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_error, print_json
 from mainstay.cli.plane.difference import Difference, find_difference
 from mainstay.cli.plane.entries import PlaneFault
 from mainstay.cli.plane.export import export_document, write_yaml
@@ -52,30 +52,29 @@ MAX_SHOWN_FAULTS = 100
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="export|plan|apply")
     export = verbs.add_parser("export", help="write the plane of the server to a file", allow_abbrev=False)
-    export.add_argument("file", metavar="FILE", nargs="?", help="file to write (default: standard output)")
+    add_argument(export, "file", "FILE", "file to write (default: standard output)", nargs="?")
     plan = verbs.add_parser("plan", help="show what an apply would change", allow_abbrev=False)
     apply = verbs.add_parser("apply", help="bring the server to what the files say", allow_abbrev=False)
     for verb in (plan, apply):
-        verb.add_argument("files", metavar="FILE", nargs="+", help="plane files (YAML; - for standard input)")
-        verb.add_argument("--prune", action="store_true", help="delete what the files do not contain")
-        verb.add_argument("--prune-orders", action="store_true", help="delete services that the files do not contain")
-        verb.add_argument("--set-secrets", action="store_true", help="also send the secrets of existing entries")
-    plan.add_argument(
-        "--detailed-exitcodes", action="store_true", help="exit with 0 if nothing would change, 2 if something would"
-    )
-    apply.add_argument("--yes", action="store_true", help="do not ask for the number of deletions")
+        add_argument(verb, "files", "FILE", "plane files (YAML; - for standard input)", nargs="+")
+        add_switch(verb, "--prune", "delete what the files do not contain")
+        add_switch(verb, "--prune-orders", "delete services that the files do not contain")
+        add_switch(verb, "--set-secrets", "also send the secrets of existing entries")
+    add_switch(plan, "--detailed-exitcodes", "exit with 0 if nothing would change, 2 if something would")
+    add_switch(apply, "--yes", "do not ask for the number of deletions")
     apply.add_argument(
         "--wait", action=BooleanOptionalAction, default=True, help="wait until the jobs of orders finish (default)"
     )
     add_timeout_option(apply)
     for verb in (export, plan, apply):
-        verb.add_argument(
+        add_argument(
+            verb,
             "--only",
-            metavar="KIND",
+            "KIND",
+            f"only these kinds: {', '.join(KINDS)}",
             action="append",
             default=[],
             type=_kinds_option,
-            help=f"only these kinds: {', '.join(KINDS)}",
         )
         add_remote_options(verb)
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, print_json, whole_number
+from mainstay.cli.main import CommandRefused, add_argument, print_json, whole_number
 from mainstay.cli.remote.connection import find_named, list_items, name_of, short_id
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
 from mainstay.cli.remote.removal import removal_verb
@@ -51,26 +51,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pool", metavar="POOL", help="name of the pool")
-    parser.add_argument("--type", metavar="POOL-TYPE", required=True, help="poolType that generators use")
-    parser.add_argument("--agent", metavar="AGENT", required=True, help="agent whose services use the values")
+    add_argument(parser, "pool", "POOL", "name of the pool")
+    add_argument(parser, "--type", "POOL-TYPE", "poolType that generators use", required=True)
+    add_argument(parser, "--agent", "AGENT", "agent whose services use the values", required=True)
     configure_addition(parser)
 
 
 def _configure_create(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pool", metavar="POOL", help="name of the pool")
-    parser.add_argument("--type", metavar="POOL-TYPE", required=True, help="poolType that generators use")
+    add_argument(parser, "pool", "POOL", "name of the pool")
+    add_argument(parser, "--type", "POOL-TYPE", "poolType that generators use", required=True)
     owner = parser.add_mutually_exclusive_group(required=True)
-    owner.add_argument("--agent", metavar="AGENT", help="agent whose services use the addresses")
-    owner.add_argument("--set", metavar="SET", help="pool set of the pool, instead of that of an agent")
-    parser.add_argument("--subnet", metavar="NETWORK", required=True, help="network: ADDRESS/LENGTH, IPv4 or IPv6")
+    add_argument(owner, "--agent", "AGENT", "agent whose services use the addresses")
+    add_argument(owner, "--set", "SET", "pool set of the pool, instead of that of an agent")
+    add_argument(parser, "--subnet", "NETWORK", "network: ADDRESS/LENGTH, IPv4 or IPv6", required=True)
     for edge in ("first", "last"):
-        parser.add_argument(
+        add_argument(
+            parser,
             f"--exclude-{edge}",
-            metavar="N",
+            "N",
+            f"do not give out the {edge} N addresses",
             type=whole_number(0, MAX_EXCLUDED, "of at least 0"),
             default=0,
-            help=f"do not give out the {edge} N addresses",
         )
 
 

@@ -12,7 +12,7 @@ import sys
 from contextlib import contextmanager
 
 from mainstay.cli.local_run import add_value_options, exit_on_faults, parse_lock_wait, value_layers
-from mainstay.cli.main import CommandRefused, add_list_option, print_error, print_pieces
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, print_error, print_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SIGNAL_EXIT_BASE = 128
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("manifest", metavar="MANIFEST")
-    parser.add_argument("hosts", metavar="HOST", nargs="*", help="a host as ssh knows it: name, user@name, address")
+    add_argument(parser, "hosts", "HOST", "a host as ssh knows it: name, user@name, address", nargs="*")
     parser.add_argument(
         "-i",
         "--inventory",
@@ -42,29 +42,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="hosts and their data: YAML, - for stdin, or a program that prints JSON",
     )
     add_list_option(parser, "--limit", "PATTERN", "only these hosts or groups: 'web*', '!web9'")
-    parser.add_argument(
-        "--name", metavar="NAME", help="name of this push on the hosts (default: the manifest's name)"
-    )
-    parser.add_argument("--noop", action="store_true", help="dry run: show what would change, change nothing")
-    parser.add_argument("--diff", action="store_true", help="show file changes as diffs")
-    parser.add_argument("-v", "--verbose", action="store_true", help="also show skipped resources")
-    parser.add_argument("--json", action="store_true", help="print one JSON document with the reports of all hosts")
+    add_argument(parser, "--name", "NAME", "name of this push on the hosts (default: the manifest's name)")
+    add_switch(parser, "--noop", "dry run: show what would change, change nothing")
+    add_switch(parser, "--diff", "show file changes as diffs")
+    add_switch(parser, "-v", "--verbose", "also show skipped resources")
+    add_switch(parser, "--json", "print one JSON document with the reports of all hosts")
     add_list_option(parser, "--tag", "TAG", "only resources with this tag")
-    parser.add_argument("--lock-wait", metavar="DURATION", help="how long to wait for another push of this name")
+    add_argument(parser, "--lock-wait", "DURATION", "how long to wait for another push of this name")
     group = parser.add_argument_group("order")
-    group.add_argument(
+    add_argument(
+        group,
         "--parallel",
-        metavar="N",
+        "N",
+        f"hosts at the same time (default {DEFAULT_PARALLEL})",
         default=str(DEFAULT_PARALLEL),
-        help=f"hosts at the same time (default {DEFAULT_PARALLEL})",
     )
-    group.add_argument("--batch", metavar="N|N%", help="batch size: finish 5 hosts, or 10%%, before the next batch")
-    group.add_argument(
-        "--stop-after", metavar="N", help="start no more hosts after N failures (default with --batch: 1)"
-    )
+    add_argument(group, "--batch", "N|N%", "batch size: finish 5 hosts, or 10%%, before the next batch")
+    add_argument(group, "--stop-after", "N", "start no more hosts after N failures (default with --batch: 1)")
     group = parser.add_argument_group("privilege")
-    group.add_argument("--become", action="store_true", help="run as root with sudo")
-    group.add_argument("--ask-become-pass", action="store_true", help="ask once for the password of sudo")
+    add_switch(group, "--become", "run as root with sudo")
+    add_switch(group, "--ask-become-pass", "ask once for the password of sudo")
     add_value_options(parser)
 
 

@@ -14,7 +14,7 @@ from mainstay.cli.local_run import (
     exit_on_faults,
     value_layers,
 )
-from mainstay.cli.main import print_error, print_json
+from mainstay.cli.main import add_switch, print_error, print_json
 
 SUMMARY = "print a manifest as resolved on this host"
 GROUP = "this host"
@@ -22,8 +22,8 @@ GROUP = "this host"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("manifest", metavar="MANIFEST")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of YAML")
-    parser.add_argument("-v", "--verbose", action="store_true", help="also print which overrides are used, to stderr")
+    add_switch(parser, "--json", "print JSON instead of YAML")
+    add_switch(parser, "-v", "--verbose", "also print which overrides are used, to stderr")
     add_bundle_options(parser)
     add_value_options(parser)
 

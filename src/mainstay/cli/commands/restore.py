@@ -8,7 +8,7 @@ import argparse
 import os
 
 from mainstay.cli.local_run import EXIT_FAILED
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.views.run_display import printable
 
 SUMMARY = "restore a file from its backup"
@@ -17,9 +17,9 @@ GROUP = "this host"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH")
-    parser.add_argument("--run", dest="run_id", metavar="RUN", help="backup of this run (default: the newest)")
-    parser.add_argument("--list", action="store_true", help="list the backups of the path; change nothing")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_argument(parser, "--run", "RUN", "backup of this run (default: the newest)", dest="run_id")
+    add_switch(parser, "--list", "list the backups of the path; change nothing")
+    add_switch(parser, "--json", "print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, connected, find_rollout, find_type, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import (
@@ -60,27 +60,25 @@ UNENDED = ("waiting", "running")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_argument(
+        parser,
         "what",
-        metavar="TYPE|list|status|pause|resume|abort|versions",
-        help="the service type to roll out to, or what to do with a roll-out",
+        "TYPE|list|status|pause|resume|abort|versions",
+        "the service type to roll out to, or what to do with a roll-out",
     )
-    parser.add_argument(
+    add_argument(
+        parser,
         "rollout",
-        metavar="ROLLOUT",
+        "ROLLOUT",
+        "id or id prefix; default: the newest, for abort the only open one; versions: the service type",
         nargs="?",
-        help="id or id prefix; default: the newest, for abort the only open one; versions: the service type",
     )
-    parser.add_argument(
-        "--action", metavar="ACTION", default="update", help="action of the lifecycle (default: update)"
-    )
-    parser.add_argument("--to", metavar="VERSION", help="version of the blueprint; default for update: the latest")
-    parser.add_argument("--batch", metavar="N|N%", default="10%", help="size of a wave (default: 10%%)")
-    parser.add_argument(
-        "--max-failures", metavar="N", type=int, default=1, help="stop after N failed services (default: 1)"
-    )
-    parser.add_argument("--pause", action="store_true", help="create it paused; `rollout resume` starts it")
-    parser.add_argument("--yes", action="store_true", help="roll out delete: do not ask for a confirmation")
+    add_argument(parser, "--action", "ACTION", "action of the lifecycle (default: update)", default="update")
+    add_argument(parser, "--to", "VERSION", "version of the blueprint; default for update: the latest")
+    add_argument(parser, "--batch", "N|N%", "size of a wave (default: 10%%)", default="10%")
+    add_argument(parser, "--max-failures", "N", "stop after N failed services (default: 1)", type=int, default=1)
+    add_switch(parser, "--pause", "create it paused; `rollout resume` starts it")
+    add_switch(parser, "--yes", "roll out delete: do not ask for a confirmation")
     parser.add_argument(
         "--wait", action=BooleanOptionalAction, default=True, help="follow the roll-out until it ends (default)"
     )

@@ -16,7 +16,7 @@ import os
 import sys
 
 from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, value_layers
-from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, parse_seconds, print_json
 from mainstay.cli.schedule_units import (
     PREFIX,
     Schedule,
@@ -71,19 +71,13 @@ NOT_SCHEDULED = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("manifest", metavar="MANIFEST", nargs="?", help="a YAML file or a bundle")
-    parser.add_argument(
-        "--every", metavar="DURATION", help="interval that fills a day evenly, such as 10m, 1h or 1d; or 7d"
-    )
-    parser.add_argument(
-        "--splay", metavar="DURATION", help="longest delay of a run; each host has its own (default none)"
-    )
-    parser.add_argument(
-        "--name", metavar="NAME", help="name of the schedule (default: name of the file without its ending)"
-    )
-    parser.add_argument("--remove", metavar="NAME", help="remove a schedule; a run in progress goes on to its end")
-    parser.add_argument("--noop", action="store_true", help="show what would change, change nothing")
-    parser.add_argument("--json", action="store_true", help="print the list as one JSON document")
+    add_argument(parser, "manifest", "MANIFEST", "a YAML file or a bundle", nargs="?")
+    add_argument(parser, "--every", "DURATION", "interval that fills a day evenly, such as 10m, 1h or 1d; or 7d")
+    add_argument(parser, "--splay", "DURATION", "longest delay of a run; each host has its own (default none)")
+    add_argument(parser, "--name", "NAME", "name of the schedule (default: name of the file without its ending)")
+    add_argument(parser, "--remove", "NAME", "remove a schedule; a run in progress goes on to its end")
+    add_switch(parser, "--noop", "show what would change, change nothing")
+    add_switch(parser, "--json", "print the list as one JSON document")
     _add_run_options(parser)
 
 
@@ -99,11 +93,11 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     ):
         add_list_option(group, f"--{name}", "FILE", help_text)
     add_list_option(group, "--tag", "TAG", "only resources with this tag")
-    group.add_argument(
-        "--lock-wait", metavar="DURATION", help="how long a run waits for another run of this manifest, such as 5m"
+    add_argument(
+        group, "--lock-wait", "DURATION", "how long a run waits for another run of this manifest, such as 5m"
     )
-    group.add_argument("--monitor-only", action="store_true", help="run only the health checks")
-    group.add_argument("-v", "--verbose", action="store_true", help="also write stable resources to the journal")
+    add_switch(group, "--monitor-only", "run only the health checks")
+    add_switch(group, "-v", "--verbose", "also write stable resources to the journal")
     for name in ("set", "fact"):
         parser.add_argument(f"--{name}", action="append", default=[], help=SUPPRESS)
     for name in ("report", "sha256", "ca-file"):

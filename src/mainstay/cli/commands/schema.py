@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from mainstay.cli.main import print_json
+from mainstay.cli.main import add_argument, print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ DOCUMENTS = ("manifest", "blueprint", "service-type", "order", "inventory", "pla
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("document", metavar="DOCUMENT", choices=DOCUMENTS, help=", ".join(DOCUMENTS))
+    add_argument(parser, "document", "DOCUMENT", ", ".join(DOCUMENTS), choices=DOCUMENTS)
 
 
 def run(arguments: argparse.Namespace) -> int:

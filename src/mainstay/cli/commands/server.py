@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_argument, add_switch
 from mainstay.cli.server_options import METAVARS, add_setting_options, read_settings
 
 TYPE_CHECKING = False
@@ -26,18 +26,19 @@ VERBS = ("run", "migrate", "backup", "restore", "admin-token", "install")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_argument(
+        parser,
         "verb",
+        "migrate|backup|restore|admin-token|install",
+        "run this instead of the server",
         nargs="?",
         choices=VERBS,
         default="run",
-        metavar="migrate|backup|restore|admin-token|install",
-        help="run this instead of the server",
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="backup file")
-    parser.add_argument("--force", action="store_true", help="let `backup` or `admin-token` replace an existing file")
-    parser.add_argument("--uninstall", action="store_true", help="install: stop and remove the unit; keeps the data")
-    parser.add_argument("--noop", action="store_true", help="install: only show what would change")
+    add_argument(parser, "file", "FILE", "backup file", nargs="?")
+    add_switch(parser, "--force", "let `backup` or `admin-token` replace an existing file")
+    add_switch(parser, "--uninstall", "install: stop and remove the unit; keeps the data")
+    add_switch(parser, "--noop", "install: only show what would change")
     add_setting_options(parser, METAVARS)
 
 

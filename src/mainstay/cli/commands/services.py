@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import add_limit_option, add_list_option, print_json
+from mainstay.cli.main import add_argument, add_limit_option, add_list_option, add_switch, print_json
 from mainstay.cli.remote.connection import connected, find_agent, find_named, find_type, list_items, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import progress_text
@@ -30,15 +30,15 @@ SYNC_COLOURS = {"True": GOOD, "False": BAD}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_list_option(parser, "--status", "STATE", "only services in this state")
-    parser.add_argument("--type", metavar="TYPE", help="only services of this type")
-    parser.add_argument("--agent", metavar="AGENT", help="only services of this agent")
-    parser.add_argument("--group", metavar="GROUP", help="only services of this group")
-    parser.add_argument("--for", dest="consumer", metavar="PARTICIPANT", help="only services of this customer")
-    parser.add_argument(
-        "--in-sync", choices=IN_SYNC, metavar="STATUS", help=f"only services whose IN SYNC is {', '.join(IN_SYNC)}"
+    add_argument(parser, "--type", "TYPE", "only services of this type")
+    add_argument(parser, "--agent", "AGENT", "only services of this agent")
+    add_argument(parser, "--group", "GROUP", "only services of this group")
+    add_argument(parser, "--for", "PARTICIPANT", "only services of this customer", dest="consumer")
+    add_argument(
+        parser, "--in-sync", "STATUS", f"only services whose IN SYNC is {', '.join(IN_SYNC)}", choices=IN_SYNC
     )
-    parser.add_argument("--name", metavar="TEXT", help="only services whose name contains this text")
-    parser.add_argument("--all", action="store_true", help="also services in a terminal state")
+    add_argument(parser, "--name", "TEXT", "only services whose name contains this text")
+    add_switch(parser, "--all", "also services in a terminal state")
     add_limit_option(parser, DEFAULT_LIMIT)
     add_remote_options(parser)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstay.cli.commands.jobs import print_jobs
-from mainstay.cli.main import print_json
+from mainstay.cli.main import add_argument, add_switch, print_json
 from mainstay.cli.remote.connection import connected, find_service, name_of, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.service_types import hide_secrets, members_of
@@ -33,10 +33,8 @@ COLOURS = {"True": GOOD, "False": BAD}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also show the provenance of each property, and the agent's data"
-    )
+    add_argument(parser, "service", "SERVICE", "name, id or id prefix")
+    add_switch(parser, "-v", "--verbose", "also show the provenance of each property, and the agent's data")
     add_remote_options(parser)
 
 

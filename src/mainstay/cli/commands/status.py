@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from mainstay.cli.local_run import EXIT_FAILED
-from mainstay.cli.main import CommandRefused, print_error, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_error, print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,14 +25,12 @@ GROUP = "this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("type", metavar="RESOURCE_TYPE", help="file, service, user, …")
-    parser.add_argument("names", metavar="NAME", nargs="+", help="one or more names")
-    parser.add_argument("--provider", metavar="PROVIDER", help="use this provider")
+    add_argument(parser, "type", "RESOURCE_TYPE", "file, service, user, …")
+    add_argument(parser, "names", "NAME", "one or more names", nargs="+")
+    add_argument(parser, "--provider", "PROVIDER", "use this provider")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print one JSON document; a list for several names")
-    form.add_argument(
-        "--yaml", action="store_true", help="print entries of a manifest that keep this state; secrets are left out"
-    )
+    add_switch(form, "--json", "print one JSON document; a list for several names")
+    add_switch(form, "--yaml", "print entries of a manifest that keep this state; secrets are left out")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.remote.connection import find_agent, find_named, find_participant_id, list_items, name_of, short_id
 from mainstay.cli.remote.new_tokens import add_token_file_option, add_token_options, show_token, token_body
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
@@ -37,22 +37,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_create(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the token")
+    add_argument(parser, "name", "NAME", "name of the token")
     owner = parser.add_mutually_exclusive_group()
-    owner.add_argument("--for", dest="owner", metavar="PARTICIPANT", help="participant that the token belongs to")
-    owner.add_argument("--agent", metavar="AGENT", help="agent that the token belongs to")
-    owner.add_argument("--admin", action="store_true", help="create an admin token")
+    add_argument(owner, "--for", "PARTICIPANT", "participant that the token belongs to", dest="owner")
+    add_argument(owner, "--agent", "AGENT", "agent that the token belongs to")
+    add_switch(owner, "--admin", "create an admin token")
     add_token_options(parser, OUTPUT, None)
 
 
 def _configure_renew(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("token", metavar="TOKEN", help="name or id of the token")
+    add_argument(parser, "token", "TOKEN", "name or id of the token")
     add_token_file_option(parser, OUTPUT)
     add_yes_option(parser)
 
 
 def _configure_revoke(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("token", metavar="TOKEN", help="name or id of the token")
+    add_argument(parser, "token", "TOKEN", "name or id of the token")
     add_yes_option(parser)
 
 

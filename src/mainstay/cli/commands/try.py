@@ -13,7 +13,7 @@ import os
 import sys
 
 from mainstay.cli.local_run import EXIT_FAILED, add_value_options, exit_on_faults, value_layers
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.views.run_display import Palette, printable
 
 TYPE_CHECKING = False
@@ -41,9 +41,9 @@ LONGEST_DIFF = 40
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("manifest", metavar="MANIFEST", help="a YAML file or a bundle")
-    parser.add_argument("-v", "--verbose", action="store_true", help="also show stable resources")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_argument(parser, "manifest", "MANIFEST", "a YAML file or a bundle")
+    add_switch(parser, "-v", "--verbose", "also show stable resources")
+    add_switch(parser, "--json", "print one JSON document")
     add_value_options(parser)
 
 

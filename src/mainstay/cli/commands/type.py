@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from mainstay.cli.documents import read_document, read_properties_document, read_type_document
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,25 +28,26 @@ GROUP = "write blueprints"
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="what", required=True, metavar="check|draw|validate")
     check = actions.add_parser("check", help="report every fault and warning", allow_abbrev=False)
-    check.add_argument("file", metavar="FILE", help="service type (YAML or JSON; - for standard input)")
+    add_argument(check, "file", "FILE", "service type (YAML or JSON; - for standard input)")
     draw = actions.add_parser("draw", help="draw the lifecycle", allow_abbrev=False)
-    draw.add_argument("file", metavar="FILE", help="service type")
+    add_argument(draw, "file", "FILE", "service type")
     draw.add_argument(
         "--format", choices=("svg", "mermaid", "json-schema"), default="svg", help="output format (default svg)"
     )
-    draw.add_argument("--output", metavar="PATH", help="output file (default standard output)")
+    add_argument(draw, "--output", "PATH", "output file (default standard output)")
     validate = actions.add_parser("validate", help="validate properties", allow_abbrev=False)
-    validate.add_argument("file", metavar="FILE", help="service type")
-    validate.add_argument("properties", metavar="PROPERTIES", help="properties (YAML or JSON; - for standard input)")
-    validate.add_argument("--old", metavar="FILE", help="stored properties: validate an update of them")
-    validate.add_argument("--state", metavar="S", help="state of the service (required with --old)")
+    add_argument(validate, "file", "FILE", "service type")
+    add_argument(validate, "properties", "PROPERTIES", "properties (YAML or JSON; - for standard input)")
+    add_argument(validate, "--old", "FILE", "stored properties: validate an update of them")
+    add_argument(validate, "--state", "S", "state of the service (required with --old)")
     roles = ("user", "admin", "participant", "agent")
-    validate.add_argument(
+    add_argument(
+        validate,
         "--actor",
-        metavar="A",
+        "A",
+        f"who sets the properties: {', '.join(roles)} (default user)",
         choices=roles,
         default="user",
-        help=f"who sets the properties: {', '.join(roles)} (default user)",
     )
 
 

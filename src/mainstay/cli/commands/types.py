@@ -13,7 +13,7 @@ from typing import Any
 
 from mainstay.agent.client import Client
 from mainstay.cli.documents import read_type_document
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.remote.connection import find_named, find_type, list_items, short_id
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, removal_verb
 from mainstay.cli.remote.service_types import (
@@ -58,18 +58,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="service type (YAML or JSON; - for standard input)")
-    parser.add_argument("--name", metavar="NAME", help="name of the type (default: `name` in the file)")
+    add_argument(parser, "file", "FILE", "service type (YAML or JSON; - for standard input)")
+    add_argument(parser, "--name", "NAME", "name of the type (default: `name` in the file)")
 
 
 def _configure_change(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="service type (YAML or JSON; - for standard input)")
-    parser.add_argument("--type", metavar="TYPE", help="type to change (default: `name` in the file)")
-    parser.add_argument("--dry-run", action="store_true", help="change nothing; show which services would not fit")
-    parser.add_argument(
+    add_argument(parser, "file", "FILE", "service type (YAML or JSON; - for standard input)")
+    add_argument(parser, "--type", "TYPE", "type to change (default: `name` in the file)")
+    add_switch(parser, "--dry-run", "change nothing; show which services would not fit")
+    add_switch(
+        parser,
         "--force",
-        action="store_true",
-        help="change it even if services do not fit: values that become secret are sealed, secrets that become plain"
+        "change it even if services do not fit: values that become secret are sealed, secrets that become plain"
         " are deleted",
     )
     add_yes_option(parser)

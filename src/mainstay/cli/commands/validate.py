@@ -14,7 +14,7 @@ from mainstay.cli.local_run import (
     bundle_trust,
     value_layers,
 )
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import RunRequest, inspect
 from mainstay.foundation.faults import DoesNotLoad, Fault
@@ -30,9 +30,9 @@ GROUP = "this host"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("manifests", metavar="MANIFEST", nargs="+", help="one or more manifests")
-    parser.add_argument("--json", action="store_true", help="print one JSON document; a list for several manifests")
-    parser.add_argument("--strict", action="store_true", help="warnings are faults")
+    add_argument(parser, "manifests", "MANIFEST", "one or more manifests", nargs="+")
+    add_switch(parser, "--json", "print one JSON document; a list for several manifests")
+    add_switch(parser, "--strict", "warnings are faults")
     add_bundle_options(parser)
     add_value_options(parser)
 

@@ -15,7 +15,7 @@ import argparse
 import os
 import sys
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_argument, add_switch
 from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, read_settings
 
 TYPE_CHECKING = False
@@ -29,13 +29,14 @@ GROUP = "operate"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_argument(
+        parser,
         "verb",
+        "rotate|clean|discard",
+        "encrypt every secret with a new key, delete secrets without an owner, or give up secrets whose key is lost",
         choices=("rotate", "clean", "discard"),
-        metavar="rotate|clean|discard",
-        help="encrypt every secret with a new key, delete secrets without an owner, or give up secrets whose key is lost",
     )
-    parser.add_argument("--yes", action="store_true", help="discard: do not ask for the number of secrets")
+    add_switch(parser, "--yes", "discard: do not ask for the number of secrets")
     add_setting_options(parser, DATABASE_SETTINGS)
 
 

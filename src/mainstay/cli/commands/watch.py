@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from math import inf
 
+from mainstay.cli.main import add_argument, add_switch
 from mainstay.cli.remote.connection import connected, find_service
 from mainstay.cli.remote.connection_options import add_connection_options
 from mainstay.cli.remote.job_progress import add_timeout_option, default_timeout_seconds, follow
@@ -17,10 +18,8 @@ GROUP = "order"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="SERVICE", help="name, id or id prefix")
-    parser.add_argument(
-        "--follow", action="store_true", help="continue until Ctrl-C, or for the --timeout that is given"
-    )
+    add_argument(parser, "service", "SERVICE", "name, id or id prefix")
+    add_switch(parser, "--follow", "continue until Ctrl-C, or for the --timeout that is given")
     add_timeout_option(parser, default=None)
     add_connection_options(parser)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, add_argument, add_switch
 
 
 def add_connection_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ca-file", metavar="FILE", help="trust these CA certificates instead of the system's")
-    parser.add_argument("--insecure", action="store_true", help="allow plain HTTP to another host")
+    add_argument(parser, "--ca-file", "FILE", "trust these CA certificates instead of the system's")
+    add_switch(parser, "--insecure", "allow plain HTTP to another host")
 
 
 def add_remote_options(parser: argparse.ArgumentParser) -> None:
     """The options of every command that prints what a server answers."""
     add_connection_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_switch(parser, "--json", "print one JSON document")
 
 
 def checked_ca_file(path: str | None) -> str | None:

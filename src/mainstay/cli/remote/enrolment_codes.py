@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mainstay.agent.client import Client, is_loopback, is_unencrypted
-from mainstay.cli.main import CommandRefused, add_list_option, parse_seconds
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, parse_seconds
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider
 from mainstay.cli.remote.connection import (
     find_enrolment_code,
@@ -27,41 +27,35 @@ PATH, NOUN = "/enrolment-codes", "enrollment code"
 
 
 def configure_code(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="AGENT", nargs="?", help="existing agent: name or id")
-    parser.add_argument(
-        "--type",
-        dest="agent_type",
-        metavar="AGENT-TYPE",
-        help="instead of AGENT: enroll new hosts with this agent type",
+    add_argument(parser, "name", "AGENT", "existing agent: name or id", nargs="?")
+    add_argument(
+        parser, "--type", "AGENT-TYPE", "instead of AGENT: enroll new hosts with this agent type", dest="agent_type"
     )
-    parser.add_argument("--count", metavar="N", type=int, help="with --type: number of hosts (default 1)")
-    parser.add_argument(
-        "--for",
-        dest="lifetime",
-        metavar="DURATION",
-        help="with --type: lifetime of the code (default 1h, at most 168h)",
+    add_argument(parser, "--count", "N", "with --type: number of hosts (default 1)", type=int)
+    add_argument(
+        parser, "--for", "DURATION", "with --type: lifetime of the code (default 1h, at most 168h)", dest="lifetime"
     )
     add_list_option(parser, "--tag", "TAG", "with --type: tag of the new agents")
-    parser.add_argument(
+    add_argument(
+        parser,
         "--prefix",
-        metavar="TEXT",
-        help="with --type: text before the names of the agents, also before --name of `agent enroll`",
+        "TEXT",
+        "with --type: text before the names of the agents, also before --name of `agent enroll`",
     )
-    parser.add_argument(
+    add_argument(
+        parser,
         "--provider",
-        metavar="PARTICIPANT",
-        help=f"with --type: provider of the new agents (default: you; for an admin {DEFAULT_PROVIDER})",
+        "PARTICIPANT",
+        f"with --type: provider of the new agents (default: you; for an admin {DEFAULT_PROVIDER})",
     )
-    parser.add_argument(
-        "--no-grant",
-        action="store_true",
-        help="with --type, as an admin: do not let the provider's agents serve other participants",
+    add_switch(
+        parser, "--no-grant", "with --type, as an admin: do not let the provider's agents serve other participants"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print only the code")
+    add_switch(parser, "-q", "--quiet", "print only the code")
 
 
 def configure_revocation(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("code_id", metavar="CODE-ID", help="id of the code, as `mainstay agents codes` shows it")
+    add_argument(parser, "code_id", "CODE-ID", "id of the code, as `mainstay agents codes` shows it")
     add_yes_option(parser)
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from mainstay.agent.client import Client, ServerRefusal
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.remote.connection import error_text, find_named, write_private
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
 from mainstay.cli.views.run_display import printable
@@ -14,14 +14,12 @@ from mainstay.cli.views.tables import local_time
 
 
 def configure_install_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="AGENT", help="name or id")
+    add_argument(parser, "name", "AGENT", "name or id")
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--renew", action="store_true", help="replace the existing command by a new one")
-    mode.add_argument("--status", action="store_true", help="only show when the existing command expires")
-    mode.add_argument("--remove", action="store_true", help="remove the existing command; it stops working")
-    parser.add_argument(
-        "--output", metavar="FILE", help="write the command to this file (mode 0600) instead of printing it"
-    )
+    add_switch(mode, "--renew", "replace the existing command by a new one")
+    add_switch(mode, "--status", "only show when the existing command expires")
+    add_switch(mode, "--remove", "remove the existing command; it stops working")
+    add_argument(parser, "--output", "FILE", "write the command to this file (mode 0600) instead of printing it")
     add_yes_option(parser)
 
 

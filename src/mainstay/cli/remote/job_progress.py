@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from mainstay.agent.client import Client, RateLimited, Unreachable
-from mainstay.cli.main import parse_seconds, print_error, print_json
+from mainstay.cli.main import add_argument, parse_seconds, print_error, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED, short_id
 from mainstay.cli.views.run_display import Palette, indented, printable
 from mainstay.cli.views.tables import BAD, BOLD, GOOD, age, elapsed, progress_bar, terminal_width, truncate
@@ -90,13 +90,14 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
 
 def add_timeout_option(parser: argparse.ArgumentParser, *, default: str | None = "") -> None:
     """argparse parses a default that is a text: an unfit variable is refused before anything is sent."""
-    parser.add_argument(
+    add_argument(
+        parser,
         "--timeout",
-        metavar="DURATION",
+        "DURATION",
+        f"stop waiting after this time, with exit code {EXIT_TIMEOUT}; nothing is cancelled; 0 waits for ever"
+        f" (default: {TIMEOUT_VARIABLE}, else {DEFAULT_TIMEOUT})",
         type=_duration,
         default=default,
-        help=f"stop waiting after this time, with exit code {EXIT_TIMEOUT}; nothing is cancelled; 0 waits for ever"
-        f" (default: {TIMEOUT_VARIABLE}, else {DEFAULT_TIMEOUT})",
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from mainstay.cli.main import print_json, whole_number
+from mainstay.cli.main import add_argument, add_switch, print_json, whole_number
 from mainstay.cli.remote.connection import write_private
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import local_time
@@ -20,22 +20,20 @@ def add_token_options(parser: argparse.ArgumentParser, file_option: str, default
     """`default_days` None: the server decides."""
     shown = "1 day, or until your own token expires" if default_days is None else str(default_days)
     add_token_file_option(parser, file_option)
-    parser.add_argument(
+    add_argument(
+        parser,
         "--days",
-        metavar="N",
+        "N",
+        f"validity of the token in days (default {shown})",
         type=whole_number(1, MAX_DAYS, f"from 1 to {MAX_DAYS}"),
         default=default_days,
-        help=f"validity of the token in days (default {shown})",
     )
-    parser.add_argument("--read-only", action="store_true", help="the token may only read and validate")
+    add_switch(parser, "--read-only", "the token may only read and validate")
 
 
 def add_token_file_option(parser: argparse.ArgumentParser, option: str) -> None:
-    parser.add_argument(
-        option,
-        dest="token_file",
-        metavar="FILE",
-        help="write the token to this file (mode 0600) instead of printing it",
+    add_argument(
+        parser, option, "FILE", "write the token to this file (mode 0600) instead of printing it", dest="token_file"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mainstay import nouns
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, name_of, short_id
 from mainstay.cli.remote.property_options import parse_untyped
 from mainstay.cli.remote.removal import add_yes_option, print_outcome, remove
@@ -63,7 +63,7 @@ class NounVerbs(Struct):
 
     def _configure_name(self, parser: argparse.ArgumentParser) -> None:
         key = "" if self.noun.key == "name" else f"{self.noun.key}, "
-        parser.add_argument("name", metavar=self.of, help=f"{key}name or id")
+        add_argument(parser, "name", self.of, f"{key}name or id")
 
     def list_rows(self, client: Client, arguments: argparse.Namespace) -> int:
         found = list_items(client, self.noun.path, {"sort": self.noun.sort})
@@ -99,10 +99,10 @@ class NounVerbs(Struct):
         members = self.noun.in_front_end(nouns.CLI)
         for each in self.noun.members:
             if each.argument:
-                parser.add_argument(each.field, metavar=each.argument, help=_help(each))
+                add_argument(parser, each.field, each.argument, _help(each))
         if self.noun.owner is not None:
             help_text = f"{self.noun.owner.meaning}; required for an admin"
-            parser.add_argument(self.noun.owner.option, dest="owner", metavar="PARTICIPANT", help=help_text)
+            add_argument(parser, self.noun.owner.option, "PARTICIPANT", help_text, dest="owner")
         for each in members:
             if not each.argument:
                 self._add_option(parser, each)

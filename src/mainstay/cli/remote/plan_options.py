@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.remote.connection import EXIT_FAILED
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import add_wait_options, follow_or_report
@@ -30,13 +30,13 @@ def _digest_option(text: str) -> str:
 
 def add_order_options(parser: argparse.ArgumentParser) -> None:
     modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--dry-run", action="store_true", help="only show what the control plane would do")
-    modes.add_argument("--plan", action="store_true", help="also show what would change on the host")
-    modes.add_argument(
-        "--plan-digest", metavar="DIGEST", type=_digest_option, help="make exactly the changes of this plan, or fail"
+    add_switch(modes, "--dry-run", "only show what the control plane would do")
+    add_switch(modes, "--plan", "also show what would change on the host")
+    add_argument(
+        modes, "--plan-digest", "DIGEST", "make exactly the changes of this plan, or fail", type=_digest_option
     )
     add_wait_options(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="in a plan, also show stable resources")
+    add_switch(parser, "-v", "--verbose", "in a plan, also show stable resources")
     add_remote_options(parser)
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, add_list_option
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option
 from mainstay.cli.remote.connection import find_named, list_items, word_of
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
 from mainstay.cli.views.tables import format_value
@@ -55,12 +55,13 @@ class PoolKind:
 
 
 def configure_addition(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_argument(
+        parser,
         "--value",
-        metavar="VALUE",
+        "VALUE",
+        "a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
         action="append",
         required=True,
-        help="a value, a range FIRST-LAST of whole numbers or addresses, or a network ADDRESS/LENGTH",
     )
 
 

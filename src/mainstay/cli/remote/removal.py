@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, print_json
+from mainstay.cli.main import CommandRefused, add_switch, print_json
 from mainstay.cli.remote.connection import find_named, word_of
 from mainstay.cli.verbs import Verb
 from mainstay.cli.views.run_display import printable
 
 
 def add_yes_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask for a confirmation")
+    add_switch(parser, "--yes", "do not ask for a confirmation")
 
 
 def confirm(arguments: argparse.Namespace, question: str) -> None:
