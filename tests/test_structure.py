@@ -38,7 +38,7 @@ BUDGET = {
     "control/api": 3450,
     "control/domain": 4660,
     "control/operations": 6390,
-    "control/store": 4530,
+    "control/store": 4680,
     "control/vault": 120,
     "control/web": 6970,
     "converge": 3030,

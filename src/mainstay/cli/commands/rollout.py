@@ -149,7 +149,8 @@ def _start(client: Client, arguments: argparse.Namespace) -> int:
 def _confirm_deletion(client: Client, kind: Mapping[str, Any]) -> None:
     """Raises `CommandRefused` unless the user types the name of the type."""
     query = {"serviceTypeId": kind["id"], "living": "true", "pageSize": 1}
-    count = client.get("/services", query=query)["totalItems"]
+    page = client.get("/services", query=query)
+    count = f"more than {page['totalItems']}" if page.get("totalIsBounded") else page["totalItems"]
     warning = f"This deletes {count} services of {kind['name']}, of all customers."
     if not sys.stdin.isatty():
         raise CommandRefused(f"{printable(warning)}\nTo do it without a terminal, use --yes.")
@@ -310,7 +311,8 @@ def _show_versions(client: Client, arguments: argparse.Namespace) -> int:
         for each in known
     ]
     others = _count(client, kind, None) - sum(each["services"] for each in found)
-    if others:
+    # Below zero if the server stopped counting.
+    if others > 0:
         found.append({"version": None, "digest": None, "isCurrent": False, "services": others})
     if arguments.json:
         print_json(found)

@@ -128,7 +128,7 @@ async def _service(work: UnitOfWork, wanted: NewMetricEntry) -> ServiceRow:
 
 async def resource_ids(work: UnitOfWork, page: int, page_size: int, filters: list[SqlCondition]) -> Page[str]:
     scope = [*work.scope("metric_entry"), *filters]
-    items, total = await store.resource_ids(work.tx, scope, page_size, (page - 1) * page_size)
+    items, total = await store.resource_ids(work.tx, scope, page_size + 1, (page - 1) * page_size)
     return page_of(items, total, page, page_size)
 
 

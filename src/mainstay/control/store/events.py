@@ -74,7 +74,8 @@ class EventCheckpoint:
 MAX_HASHED_CHARACTERS = 1_000_000
 HASH_LENGTH = 64
 NUMBER_LENGTH = 19
-EVENTS = Table("events", "event", EventRow)
+# Numbers follow the order of creation, and the indexes of owners contain them.
+EVENTS = Table("events", "event", EventRow, order="sequence_number", single_owner=("entity_id",))
 NUMBERED = SqlCondition("sequence_number IS NOT NULL")
 SUMMARY_COLUMNS = tuple(field.name for field in fields(EventSummary) if field.name != "service_id")
 _HASHED_COLUMNS = {name: column for name, column in wire_names(EventRow).items() if name in HASHED}

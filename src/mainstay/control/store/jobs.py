@@ -77,37 +77,34 @@ class JobChainRow(Record, frozen=True, kw_only=True):
     blueprint_digest: str | None = None
 
 
-JOBS = Table("jobs", "job", JobRow)
-
+JOBS = Table(
+    "jobs",
+    "job",
+    JobRow,
+    owner_indexes=("service_id created_at", "agent_id created_at"),
+    single_owner=("service_id", "agent_id"),
+)
 
 _UNSUCCESSFUL = "status IN ('Failed', 'Cancelled')"
-# More jobs are never active at once in practice, or in a service.
+# More jobs are never active at once in practice.
 _MAX_NARROWED = 100_000
 # Characters of a report whose summary a list reads.
 _MAX_SUMMARIZED = 200_000
 
 
-def find_jobs(statuses: Collection[JobStatus], service_ids: Sequence[str]) -> tuple[str, list[SqlCondition]]:
-    """Where a list finds the jobs with one of these states and of one of these services, and its conditions. Empty: all.
-
-    A query with a limit is not merged into the one around it, so that the databases do not prefer the index of a
-    participant with a million jobs."""
-    listed_services, marks = placeholders(service_ids, "listed")
-    conditions = []
-    if statuses:
-        conditions.append(SqlCondition(f"status IN {literals(sorted(statuses))}"))
-    if marks:
-        of_services = f"service_id IN {listed_services}"
-        return _narrowed(of_services), [*conditions, SqlCondition(of_services, marks)]
-    if statuses and set(statuses) <= set(ACTIVE):
-        return _narrowed(f"status IN {ACTIVE_STATUSES}"), conditions
-    if statuses and set(statuses) <= {"Failed", "Cancelled"}:
-        conditions.append(SqlCondition(_UNSUCCESSFUL))
-    return "jobs", conditions
+# Where a list for all participants finds active jobs. A query with a limit is not merged into the one around it, so that
+# the databases do not read a million jobs by age. The jobs of one participant have an index of their own.
+ACTIVE_JOBS = f"(SELECT * FROM jobs WHERE status IN {ACTIVE_STATUSES} LIMIT {_MAX_NARROWED}) AS jobs"
 
 
-def _narrowed(condition: str) -> str:
-    return f"(SELECT * FROM jobs WHERE {condition} LIMIT {_MAX_NARROWED}) AS jobs"
+def with_status(statuses: Collection[JobStatus]) -> list[SqlCondition]:
+    """The conditions of jobs with one of these states, in the form of the indexes; empty: all."""
+    if not statuses:
+        return []
+    wanted = [f"status IN {literals(sorted(statuses))}"]
+    wanted += [f"status IN {ACTIVE_STATUSES}"] if set(statuses) <= set(ACTIVE) else []
+    wanted += [_UNSUCCESSFUL] if set(statuses) <= {"Failed", "Cancelled"} else []
+    return [SqlCondition(each) for each in wanted]
 
 
 JOB_CHAINS = Table("runs", "job chain", JobChainRow)

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.control.store.engine.contract import Transaction, Value, fetch_number
 from mainstay.control.store.engine.declared_structs import row_of
-from mainstay.control.store.engine.paging import SqlCondition, joined_conditions
+from mainstay.control.store.engine.paging import MAX_TOTAL, SqlCondition, joined_conditions, own_rows
 from mainstay.control.store.engine.records import ForeignId, Record, Table, to_microseconds, to_time
 from mainstay.nouns.metric_types import NOUN
 
@@ -34,7 +34,7 @@ class MetricEntry(Record, frozen=True, kw_only=True):
 
 
 METRIC_TYPES = Table("metric_types", "metric_type", MetricType)
-METRIC_ENTRIES = Table("metric_entries", "metric_entry", MetricEntry)
+METRIC_ENTRIES = Table("metric_entries", "metric_entry", MetricEntry, single_owner=("service_id", "agent_id"))
 
 SERIES = (
     "service_id = :service_id AND resource_id = :resource_id AND type_id = :type_id"
@@ -120,14 +120,13 @@ async def read_recent_series(
 
 
 async def resource_ids(tx: Transaction, scope: list[SqlCondition], limit: int, offset: int) -> tuple[list[str], int]:
-    where, parameters = joined_conditions(scope)
-    total = await fetch_number(
-        tx, f"SELECT count(DISTINCT resource_id) FROM metric_entries WHERE {where}", slow=True, **parameters
-    )
+    """`limit` of them, and how many there are, up to MAX_TOTAL + 1."""
+    _, parameters = joined_conditions(scope)
+    table, columns = METRIC_ENTRIES, "DISTINCT resource_id"
+    counted = own_rows(table, table.name, scope, columns, f"LIMIT {MAX_TOTAL + 1}")
+    total = await fetch_number(tx, f"SELECT count(*) FROM ({counted}) AS counted", slow=True, **parameters)
+    found = own_rows(table, table.name, scope, columns, f"ORDER BY resource_id LIMIT {int(limit) + int(offset)}")
     rows = await tx.fetch(
-        f"SELECT DISTINCT resource_id FROM metric_entries WHERE {where} ORDER BY resource_id"
-        f" LIMIT {int(limit)} OFFSET {int(offset)}",
-        slow=True,
-        **parameters,
+        f"{found} ORDER BY resource_id LIMIT {int(limit)} OFFSET {int(offset)}", slow=True, **parameters
     )
     return [row["resource_id"] for row in rows], total

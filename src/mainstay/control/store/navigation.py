@@ -19,8 +19,8 @@ async def count_for_participant(tx: Transaction, participant_id: str) -> Row:
     rows = await tx.fetch(
         "SELECT EXISTS (SELECT 1 FROM agents WHERE provider_id = :id) AS provides,"
         f" ({_OFFLINE} AND provider_id = :id) AS offline,"
-        # The empty text keeps SQLite from reading all jobs of the participant: few are active, and they have an index.
-        f" ({_ACTIVE} AND (provider_id || '' = :id OR consumer_id || '' = :id)) AS active",
+        f" (SELECT count(*) FROM (SELECT id FROM jobs WHERE status IN {ACTIVE_STATUSES} AND provider_id = :id"
+        f" UNION SELECT id FROM jobs WHERE status IN {ACTIVE_STATUSES} AND consumer_id = :id) AS own) AS active",
         id=participant_id,
     )
     return rows[0]

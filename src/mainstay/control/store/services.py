@@ -41,29 +41,61 @@ class ServiceRow(Record, frozen=True, kw_only=True):
     version: int
 
 
-SERVICES = Table("services", "service", ServiceRow, name_index="service_names")
-LIVING_ONLY = SqlCondition("is_terminal = 0")
-ENDED_ONLY = SqlCondition("is_terminal = 1")
+SERVICES = Table(
+    "services",
+    "service",
+    ServiceRow,
+    name_index="service_names",
+    owner_indexes=("provider_id status", "consumer_id status", "group_id created_at", "agent_id created_at"),
+    single_owner=("group_id", "agent_id"),
+)
+LIVING_ONLY = SqlCondition("is_terminal = 0", unindexed="is_terminal + 0 = 0")
+ENDED_ONLY = SqlCondition("is_terminal = 1", unindexed="is_terminal + 0 = 1")
 # Services whose agent reports nothing: what is stored of them may not be true any more.
 _NOT_REPORTED = f"agent_id IN (SELECT id FROM agents WHERE status IN {literals(NOT_REPORTING)})"
+# The same for one service after the other: a list of a participant must not start from the agents of others.
+_IS_NOT_REPORTED = (
+    "(SELECT count(*) FROM agents WHERE agents.id = services.agent_id"
+    f" AND agents.status IN {literals(NOT_REPORTING)}) = 1"
+)
 _UNKNOWN = ("in_sync = 'Unknown'", f"(in_sync IS NOT NULL AND {_NOT_REPORTED})")
+_SYNC = "(in_sync || '')"
 # By the shown status of the condition `InSync`.
 IN_SYNC_ONLY = {
-    "True": SqlCondition(f"(in_sync = 'True' AND NOT {_NOT_REPORTED})"),
-    "False": SqlCondition(f"(in_sync = 'False' AND NOT {_NOT_REPORTED})"),
-    "Unknown": SqlCondition(f"({' OR '.join(_UNKNOWN)})", {}, _UNKNOWN),
+    **{
+        each: SqlCondition(
+            f"(in_sync = '{each}' AND NOT {_NOT_REPORTED})",
+            unindexed=f"({_SYNC} = '{each}' AND NOT {_IS_NOT_REPORTED})",
+        )
+        for each in ("True", "False")
+    },
+    "Unknown": SqlCondition(
+        f"({' OR '.join(_UNKNOWN)})",
+        {},
+        _UNKNOWN,
+        unindexed=f"({_SYNC} = 'Unknown' OR ({_SYNC} IS NOT NULL AND {_IS_NOT_REPORTED}))",
+    ),
 }
 DRIFTED = f"drifted = 1 AND NOT {_NOT_REPORTED}"
-DRIFTED_ONLY = SqlCondition(DRIFTED)
+DRIFTED_ONLY = SqlCondition(DRIFTED, unindexed=f"drifted + 0 = 1 AND NOT {_IS_NOT_REPORTED}")
 # No service satisfies both.
 UNKNOWN_REPORTED = f"in_sync = 'Unknown' AND is_terminal = 0 AND NOT {_NOT_REPORTED}"
 UNKNOWN_OFFLINE = f"in_sync IS NOT NULL AND is_terminal = 0 AND {_NOT_REPORTED}"
-UNKNOWN_ONLY = SqlCondition(f"({UNKNOWN_REPORTED} OR {UNKNOWN_OFFLINE})", {}, (UNKNOWN_REPORTED, UNKNOWN_OFFLINE))
+UNKNOWN_ONLY = SqlCondition(
+    f"({UNKNOWN_REPORTED} OR {UNKNOWN_OFFLINE})",
+    {},
+    (UNKNOWN_REPORTED, UNKNOWN_OFFLINE),
+    unindexed=f"(is_terminal + 0 = 0 AND ({_SYNC} = 'Unknown' OR ({_SYNC} IS NOT NULL AND {_IS_NOT_REPORTED})))",
+)
 UNHELD_REPAIR = (
     f'{DRIFTED} AND conditions LIKE \'%"type":"{IN_SYNC}","status":"False","reason":"{REPAIR_DOES_NOT_HOLD}"%\''
 )
-FAILED_ONLY = SqlCondition("failed_job_id IS NOT NULL")
-WITH_JOB_ONLY = SqlCondition(f"id IN (SELECT service_id FROM jobs WHERE status IN {ACTIVE_STATUSES})")
+FAILED_ONLY = SqlCondition("failed_job_id IS NOT NULL", unindexed="(failed_job_id || '') IS NOT NULL")
+WITH_JOB_ONLY = SqlCondition(
+    f"id IN (SELECT service_id FROM jobs WHERE status IN {ACTIVE_STATUSES})",
+    # A service has at most one such job. PostgreSQL would read the active jobs of all for an EXISTS.
+    unindexed=f"(SELECT 1 FROM jobs WHERE jobs.service_id = services.id AND jobs.status IN {ACTIVE_STATUSES}) = 1",
+)
 
 
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):

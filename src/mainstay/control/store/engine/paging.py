@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ MAX_PAGE = 1_000_000
 # Far from both limits of `datetime`, so that adding or subtracting a duration cannot overflow.
 YEARS = range(1000, 9000)
 MAX_WALKED = 1000
+# A total stops here: an exact one would read every row.
+MAX_TOTAL = 10_000
 MAX_INTEGER = 2**63 - 1
 
 R = TypeVar("R", bound=Record)
@@ -45,6 +47,8 @@ class Page(msgspec.Struct, Generic[T], rename="camel"):
     current_page: int
     has_next: bool
     has_prev: bool
+    # Present if there are more than MAX_TOTAL rows.
+    total_is_bounded: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
 
 class CursorPage(msgspec.Struct, Generic[T], rename="camel"):
@@ -63,6 +67,12 @@ class SqlCondition:
     alternatives: tuple[str, ...] = ()
     # Case-folded substrings of the name; a row must contain one of them.
     name_parts: tuple[str, ...] = ()
+    # The column that a filter compares with values; "": none.
+    column: str = ""
+    # The same condition in a form that no index fits, for lists that start from the caller's own rows. "": it needs none.
+    unindexed: str = ""
+    # Whether each alternative names an owner, by whose index a list finds its rows.
+    finds_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +142,13 @@ def _number(single: Mapping[str, str], key: str, default: int, least: int, most:
 
 def _sort(table: Table[R], names: Mapping[str, str], text: str) -> tuple[str, bool]:
     if not text:
-        return "created_at", False
+        return table.order, False
     # A plus sign in a URL decodes to a space.
     wanted = text.lstrip("+- ")
     column = names.get(wanted)
     if column is None or table.kinds[column] is ColumnKind.JSON:
         raise BadQuery(f"cannot sort by '{wanted}'")
-    return column, text.startswith("-")
+    return table.order if column == "created_at" else column, text.startswith("-")
 
 
 def _condition(table: Table[R], key: str, column: str, values: list[str], *, substring: bool) -> SqlCondition:
@@ -152,13 +162,25 @@ def _condition(table: Table[R], key: str, column: str, values: list[str], *, sub
         parts = [fold(value) if column == "name" else _ascii_lower(value) for value in values]
         _, parameters = placeholders([f"%{escape_like(part)}%" for part in parts], f"f_{column}")
         return SqlCondition(
-            "(" + " OR ".join(f"{searched} LIKE :{name} ESCAPE '!'" for name in parameters) + ")",
+            _like(searched, parameters),
             parameters,
             name_parts=tuple(parts) if column == "name" else (),
+            unindexed=_like(f"({searched} || '')", parameters),
         )
     _refuse_impossible(table, key, column, values)
     listed, given = placeholders([_parse_value(table, column, key, value) for value in values], f"f_{column}")
-    return SqlCondition(f"{column} IN {listed}", given)
+    return SqlCondition(
+        f"{column} IN {listed}", given, column=column, unindexed=f"{_unindexed(table, column)} IN {listed}"
+    )
+
+
+def _like(searched: str, marks: Iterable[str]) -> str:
+    return _either([f"{searched} LIKE :{mark} ESCAPE '!'" for mark in marks])
+
+
+def _unindexed(table: Table[R], column: str) -> str:
+    """The value of a column as an expression that no index fits."""
+    return f"({column} || '')" if table.kinds[column] is ColumnKind.TEXT else f"({column} + 0)"
 
 
 def _refuse_impossible(table: Table[R], key: str, column: str, values: list[str]) -> None:
@@ -237,16 +259,25 @@ def owned_by(relation: Relation, caller: Caller, offered_to_caller: str = "1 = 0
     if relation.everything:
         return []
     parts: list[str] = []
+    unindexed: list[str] = []
     parameters: dict[str, Value] = {}
     for column, whose in relation.owners:
         wanted = caller.id_of(whose)
         if wanted is not None:
             parameters[f"own_{whose}"] = wanted
             parts.append(f"{column} = :own_{whose}")
+            unindexed.append(f"({column} || '') = :own_{whose}")
     if relation.offered is not None and caller.participant_id is not None:
         parameters["own_participant"] = caller.participant_id
         parts.append(f"({relation.offered} = 1 AND {offered_to_caller})")
-    return [SqlCondition(f"({' OR '.join(parts)})" if parts else "1 = 0", parameters, tuple(parts))]
+        unindexed.append(parts[-1])
+    if not parts:
+        return [SqlCondition("1 = 0")]
+    return [SqlCondition(_either(parts), parameters, tuple(parts), unindexed=_either(unindexed), finds_rows=True)]
+
+
+def _either(parts: Sequence[str]) -> str:
+    return f"({' OR '.join(parts)})"
 
 
 def joined_conditions(conditions: Iterable[SqlCondition], *more: str) -> tuple[str, dict[str, Any]]:
@@ -267,38 +298,95 @@ async def list_page(
     source: str | None = None,
 ) -> Page[R] | CursorPage[R]:
     """One page of the rows that satisfy the scope and the filters. `source`: where to find them, instead of the table
-    or its name index."""
+    or its name index.
+
+    The rows of a caller with a scope are found by the indexes of their owners: no list reads rows of others."""
     conditions = [*scope, *listing.conditions]
-    where, parameters = joined_conditions(conditions)
-    source = await _source(tx, table, conditions, parameters) if source is None else source
+    _, parameters = joined_conditions(conditions)
+    if source is None:
+        source, conditions = await _source(tx, table, conditions, parameters)
+    order = _order(listing)
     if listing.by_cursor:
-        return await _page_after(tx, table, source, listing, conditions, parameters)
-    # Without a WHERE clause SQLite counts rows without reading each of them.
-    counting = f"SELECT count(*) FROM {source}" + (f" WHERE {where}" if conditions else "")
-    total = await fetch_number(tx, counting, slow=True, **parameters)
-    end = listing.page * listing.page_size
+        if listing.after is not None:
+            parameters["after_value"], parameters["after_id"] = listing.after
+        found = _walked(table, source, conditions, listing, listing.page_size + 1)
+        rows = await tx.fetch(f"{found} {order} LIMIT {listing.page_size + 1}", slow=True, **parameters)
+        return _cursor_page(table, listing, rows)
+    total = await fetch_number(tx, _count(own_rows(table, source, conditions, "id")), slow=True, **parameters)
+    start = (listing.page - 1) * listing.page_size
+    # One row more than the page tells whether another page follows.
+    ending = f"{order} LIMIT {listing.page_size + 1} OFFSET {start}"
+    end = start + listing.page_size + 1
     if end <= MAX_WALKED:
-        # The first pages, which are the ones most read, are found without sorting the whole table.
-        source = f"({walk(table, source, conditions, '1 = 1', f'{_order(listing)} LIMIT {end}')}) AS walked"
-        where = "1 = 1"
-    rows = await tx.fetch(
-        f"SELECT {table.select()} FROM {source} WHERE {where} {_order(listing)}"
-        f" LIMIT {listing.page_size} OFFSET {end - listing.page_size}",
-        slow=True,
-        **parameters,
-    )
+        statement = f"SELECT * FROM ({_walked(table, source, conditions, listing, end)}) AS walked {ending}"
+    else:
+        ids = _walked(table, source, conditions, listing, end, columns=", ".join({"id": "", listing.sort: ""}))
+        statement = (
+            f"SELECT {table.select()} FROM {table.name} WHERE id IN"
+            f" (SELECT id FROM ({ids}) AS walked {ending})"
+            f" {_order(listing, _unindexed(table, listing.sort))}"
+        )
+    rows = await tx.fetch(statement, slow=True, **parameters)
     return page_of([table.decode(row) for row in rows], total, listing.page, listing.page_size)
 
 
-def page_of(items: list[T], total: int, page: int, page_size: int) -> Page[T]:
-    pages = -(-total // page_size)
-    return Page(items, total, pages, page, has_next=page < pages, has_prev=page > 1 and total > 0)
+def _count(found: str) -> str:
+    return f"SELECT count(*) FROM (SELECT * FROM ({found}) AS found LIMIT {MAX_TOTAL + 1}) AS counted"
+
+
+def page_of(found: list[T], total: int, page: int, page_size: int) -> Page[T]:
+    """`found` has an item more than the page if another page follows; `total` is counted up to MAX_TOTAL + 1."""
+    shown = min(total, MAX_TOTAL)
+    return Page(
+        found[:page_size],
+        shown,
+        -(-shown // page_size),
+        page,
+        has_next=len(found) > page_size,
+        has_prev=page > 1 and total > 0,
+        total_is_bounded=True if total > shown else msgspec.UNSET,
+    )
 
 
 async def _source(
+    tx: Transaction, table: Table[R], conditions: list[SqlCondition], parameters: dict[str, Value]
+) -> tuple[str, list[SqlCondition]]:
+    """Where to find the rows, and the conditions on them."""
+    scope = next((condition for condition in conditions if condition.finds_rows), None)
+    for chosen in conditions:
+        if chosen.column in table.single_owner and (
+            scope is None or await _is_own(tx, table, chosen, scope, parameters)
+        ):
+            # Each value is read along its own index, like the rows of an owner.
+            values = tuple(f"{chosen.column} = :{mark}" for mark in chosen.parameters)
+            others = [SqlCondition(each.unindexed or each.sql) for each in conditions if each is not chosen]
+            return table.name, [SqlCondition(chosen.sql, alternatives=values, finds_rows=True), *others]
+    if scope is not None:
+        return table.name, conditions
+    return await _named_source(tx, table, conditions, parameters), conditions
+
+
+async def _is_own(
+    tx: Transaction,
+    table: Table[R],
+    condition: SqlCondition,
+    scope: SqlCondition,
+    parameters: Mapping[str, Value],
+) -> bool:
+    """Whether the caller owns the first row of each value of a filter, so that its index leads to own rows."""
+    first = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT * FROM {table.name} WHERE {condition.column} = :{mark} LIMIT 1) AS first_{mark}"
+        for mark in condition.parameters
+    )
+    used = {name: parameters[name] for name in (*condition.parameters, *scope.parameters)}
+    foreign = f"SELECT count(*) - count(CASE WHEN {scope.sql} THEN 1 END) FROM ({first}) AS {table.name}"
+    return not await fetch_number(tx, foreign, **used)  # type: ignore[arg-type]
+
+
+async def _named_source(
     tx: Transaction, table: Table[R], conditions: Sequence[SqlCondition], parameters: dict[str, Value]
 ) -> str:
-    """The table, or the rows that the name index finds, if these are few.
+    """For a caller who may read every row: the table, or the rows that the name index finds, if these are few.
 
     If many names match, reading the table row by row finds a page sooner."""
     named = next((condition for condition in conditions if condition.name_parts), None)
@@ -334,36 +422,95 @@ def walk(
     return " UNION ".join(parts)
 
 
-def _order(listing: Listing) -> str:
-    direction = "DESC" if listing.descending else "ASC"
-    # By default the databases sort NULL to different ends.
-    empty = "" if listing.sort in ("created_at", "id", "name", "status") else f"{listing.sort} IS NULL, "
-    return f"ORDER BY {empty}{listing.sort} {direction}, id {direction}"
+def _ways(table: Table[R], conditions: Sequence[SqlCondition]) -> list[tuple[str | None, str]]:
+    """The conditions once for each owner: (column of the owner, condition). None: for a caller who may read every row;
+    "": the rows are found through other tables. An index of the owner and the column of a filter may be used."""
+    ways: list[tuple[str | None, list[str]]] = [(None, [])]
+    # The condition that finds rows is the first one.
+    for condition in conditions:
+        if condition.finds_rows:
+            ways = [(_owner(each), [*way, each]) for _, way in ways for each in condition.alternatives]
+        elif condition.alternatives and ways[0][0] is None:
+            ways = [(None, [*way, each]) for _, way in ways for each in condition.alternatives]
+        else:
+            for owner, way in ways:
+                indexed = owner is None or f"{owner} {condition.column}" in table.owner_indexes
+                way.append(condition.sql if indexed else condition.unindexed or condition.sql)
+    return [(owner, " AND ".join(way) or "1 = 1") for owner, way in ways]
 
 
-async def _page_after(
-    tx: Transaction,
+def _owner(alternative: str) -> str:
+    column, _, value = alternative.partition(" = :")
+    return column if value.isidentifier() else ""
+
+
+def own_rows(
+    table: Table[R], source: str, conditions: Sequence[SqlCondition], columns: str, ending: str | None = None
+) -> str:
+    """Distinct values of these columns, found for each owner. `ending`: order and limit of each of these queries; None:
+    up to one row more than a total may be."""
+    parts = []
+    for number, (owner, where) in enumerate(_ways(table, conditions)):
+        # In the order of the index of the owner, so that statistics do not make the databases prefer another one.
+        order = f"ORDER BY {table.order} " if owner is not None and table.is_ordered(owner, table.order) else ""
+        counted = f"{order}LIMIT {MAX_TOTAL + 1}" if ending is None else ending
+        parts.append(f"SELECT * FROM (SELECT {columns} FROM {source} WHERE {where} {counted}) AS part_{number}")
+    return " UNION ".join(parts)
+
+
+def _walked(
     table: Table[R],
     source: str,
-    listing: Listing,
     conditions: Sequence[SqlCondition],
-    parameters: dict[str, Value],
-) -> CursorPage[R]:
-    sort = listing.sort
+    listing: Listing,
+    limit: int,
+    *,
+    columns: str = "",
+) -> str:
+    """The first rows of each owner in the order of the list, unordered. `columns` "": all of the table."""
+    parts = []
+    for number, (owner, where) in enumerate(_ways(table, conditions)):
+        # Any other order must not select an index of all rows.
+        key = (
+            listing.sort
+            if owner is None or table.is_ordered(owner, listing.sort)
+            else _unindexed(table, listing.sort)
+        )
+        position = f"{_position(listing, key)} AND " if listing.by_cursor else ""
+        parts.append(
+            f"SELECT * FROM (SELECT {columns or table.select()} FROM {source} WHERE {position}{where}"
+            f" {_order(listing, key)} LIMIT {limit}) AS part_{number}"
+        )
+    return " UNION ".join(parts)
+
+
+def _position(listing: Listing, key: str) -> str:
     # A row without a value has no position for a cursor.
-    position = f"{sort} IS NOT NULL"
-    if listing.after is not None:
-        side = "<" if listing.descending else ">"
-        position += f" AND ({sort}, id) {side} (:after_value, :after_id)"
-        parameters["after_value"], parameters["after_id"] = listing.after
+    position = f"{listing.sort} IS NOT NULL"
+    if listing.after is None:
+        return position
+    return f"{position} AND ({key}, id) {'<' if listing.descending else '>'} (:after_value, :after_id)"
+
+
+# `sequence_number`: lists of events contain numbered ones only.
+_NEVER_NULL = ("created_at", "id", "name", "status", "sequence_number")
+
+
+def _order(listing: Listing, key: str = "") -> str:
+    """`key`: the expression to sort by; "": the column."""
     direction = "DESC" if listing.descending else "ASC"
-    ending = f"ORDER BY {sort} {direction}, id {direction} LIMIT {listing.page_size + 1}"
-    walked = walk(table, source, conditions, position, ending)
-    rows = await tx.fetch(f"{walked} {ending}", slow=True, **parameters)
+    # By default the databases sort NULL to different ends; by a cursor there are none.
+    nullable = not listing.by_cursor and listing.sort not in _NEVER_NULL
+    return (
+        f"ORDER BY {f'{listing.sort} IS NULL, ' if nullable else ''}{key or listing.sort} {direction}, id {direction}"
+    )
+
+
+def _cursor_page(table: Table[R], listing: Listing, rows: Sequence[Row]) -> CursorPage[R]:
     shown = rows[: listing.page_size]
     more = len(rows) > len(shown)
     return CursorPage(
         [table.decode(row) for row in shown],
         has_next=more,
-        next=_make_cursor(sort, shown[-1]) if more else None,
+        next=_make_cursor(listing.sort, shown[-1]) if more else None,
     )

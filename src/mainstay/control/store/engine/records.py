@@ -129,7 +129,17 @@ def _insert_statement(table: str, columns: tuple[str, ...]) -> str:
 class Table(Generic[R]):
     """The table of one noun. Statements contain only column names of its struct."""
 
-    def __init__(self, name: str, noun: str, record: type[R], *, name_index: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        noun: str,
+        record: type[R],
+        *,
+        name_index: str | None = None,
+        order: str = "created_at",
+        owner_indexes: Iterable[str] = (),
+        single_owner: Iterable[str] = (),
+    ) -> None:
         self.name = name
         # The name in error messages and in the access table.
         self.noun = noun
@@ -141,9 +151,21 @@ class Table(Generic[R]):
         self.searched = "name" in self.kinds
         # The trigram index of names, for tables too large to scan.
         self.name_index = name_index
+        # The column that orders rows by age.
+        self.order = order
+        # "OWNER COLUMN" for each index that begins with both columns, besides the owner and `order`.
+        self.owner_indexes = frozenset(owner_indexes)
+        # Columns whose values have one owner each, as a rule: their index leads to rows of that owner.
+        self.single_owner = frozenset(single_owner)
         self._selected = ", ".join(self.columns)
         self._decoders = tuple((name, _DECODERS.get(kind)) for name, kind in self.kinds.items())
         self._encoders = tuple((name, _ENCODERS[kind]) for name, kind in self.kinds.items() if kind in _ENCODERS)
+
+    def is_ordered(self, owner: str, column: str) -> bool:
+        """Whether the index of the owner continues with the column. `owner` "": the rows have no such index."""
+        if owner in self.single_owner:
+            return f"{owner} {column}" in self.owner_indexes
+        return owner != "" and column == self.order
 
     def decode(self, row: Row) -> R:
         values: dict[str, object] = {}
