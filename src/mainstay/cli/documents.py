@@ -64,6 +64,8 @@ def _read_bytes(file: str) -> bytes:
         else:
             with open(file, "rb") as source:
                 raw = source.read(MAX_FILE_BYTES + 1)
+    except IsADirectoryError:
+        raise CommandRefused(f"{file} is a directory; name its files: {file.rstrip('/')}/*.yaml") from None
     except OSError as error:
         raise CommandRefused(f"cannot read {file}: {error.strerror}") from None
     if len(raw) > MAX_FILE_BYTES:

@@ -102,11 +102,11 @@ def test_an_action_of_the_seed_is_accepted_in_a_lifecycle_with_its_states(headin
 
 
 INVALID: list[tuple[str, dict[str, Any], dict[str, str]]] = [
-    ("transition state", lifecycle(action("go", "A>Z")), {"actions[1].transitions[0].to": "state 'Z' is not in states"}),
-    ("initial state", {**lifecycle(), "initialState": "Z"}, {"initialState": "state 'Z' is not in states"}),
+    ("transition state", lifecycle(action("go", "A>Z")), {"actions[1].transitions[0].to": "state 'Z' is not in states; there are New, A, B, C, End"}),
+    ("initial state", {**lifecycle(), "initialState": "Z"}, {"initialState": "state 'Z' is not in states; there are New, A, B, C, End"}),
     ("no initial state", {**lifecycle(), "initialState": None}, {"initialState": "initialState is required"}),
-    ("terminal state", {**lifecycle(), "terminalStates": ["End", "Z"]}, {"terminalStates[1]": "state 'Z' is not in states"}),
-    ("running state", {**lifecycle(), "runningStates": ["Z"]}, {"runningStates[0]": "state 'Z' is not in states"}),
+    ("terminal state", {**lifecycle(), "terminalStates": ["End", "Z"]}, {"terminalStates[1]": "state 'Z' is not in states; there are New, A, B, C, End"}),
+    ("running state", {**lifecycle(), "runningStates": ["Z"]}, {"runningStates[0]": "state 'Z' is not in states; there are New, A, B, C, End"}),
     ("two successes", lifecycle(action("go", "A>B", "A>C")), {"actions[1].transitions[1]": "there is already a success transition from 'A'"}),
     ("out of a terminal state", lifecycle(action("go", "End>A")), {"actions[1].transitions[0].from": "no transition may leave the terminal state 'End'"}),
     ("no create", {**lifecycle(), "actions": []}, {"actions": "there is no action 'create'"}),
@@ -115,12 +115,12 @@ INVALID: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("duplicate state", lifecycle(states="New A B A End"), {"states[3].name": "duplicate name 'A'"}),
     ("duplicate action", lifecycle(action("go", "A>B"), action("go", "B>A")), {"actions[2].name": "duplicate name 'go'"}),
     ("expression", lifecycle(action("go", "A!B:(")), {"actions[1].transitions[0].onErrorRegexp": "invalid regular expression: missing ): ("}),
-    ("unknown key", {**lifecycle(), "colour": 1}, {"colour": "unknown key"}),
-    ("unknown action key", lifecycle(action("go", "A>B", retries=1)), {"actions[1].retries": "unknown key"}),
+    ("unknown key", {**lifecycle(), "colour": 1}, {"colour": "unknown key; known keys: actions, initialState, runningStates, states, terminalStates"}),
+    ("unknown action key", lifecycle(action("go", "A>B", retries=1)), {"actions[1].retries": "unknown key; known keys: autoAdvance, maxAttempts, name, pendingTimeoutSeconds, requestSchemaType, timeoutSeconds, transitions"}),
     ("timeout", lifecycle(action("go", "A>B", timeoutSeconds=0)), {"actions[1].timeoutSeconds": "timeoutSeconds must be a positive integer"}),
     ("request", lifecycle(action("go", "A>B", requestSchemaType="body")), {"actions[1].requestSchemaType": "requestSchemaType must be 'properties' or omitted"}),
     ("no name", lifecycle({"transitions": []}), {"actions[1].name": "name is required"}),
-    ("no transitions", lifecycle({"name": "go"}), {"actions[1].transitions": "transitions is required"}),
+    ("no transitions", lifecycle({"name": "go"}), {"actions[1].transitions": "transitions is required; write `transitions: [{from: New, to: Started}]`"}),
 ]  # fmt: skip
 
 

@@ -19,13 +19,13 @@ def rule(name: str, **config: Any) -> dict[str, Any]:
 
 REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("no type", {}, {"p.type": "type is required"}),
-    ("unknown type", {"type": "float"}, {"p.type": "unknown type 'float'"}),
+    ("unknown type", {"type": "float"}, {"p.type": "unknown type 'float'; there are array, boolean, integer, json, number, object, reference, string, uuid"}),
     ("unknown key", {**STRING, "requird": True}, {"p.requird": "unknown key (did you mean 'required'?)"}),
-    ("flag", {**STRING, "required": "yes"}, {"p.required": "expected boolean, got string"}),
+    ("flag", {**STRING, "required": "yes"}, {"p.required": "expected boolean, got string; write `required: true`, or leave it out"}),
     ("label", {**STRING, "label": 1}, {"p.label": "expected string, got integer"}),
     ("unknown validator", {**STRING, "validators": [rule("minlen")]}, {"p.validators[0].type": "unknown validator 'minlen' (did you mean 'minLength'?)"}),
-    ("unknown authorizer", {**STRING, "authorizers": [rule("role")]}, {"p.authorizers[0].type": "unknown authorizer 'role'"}),
-    ("unknown generator", {**STRING, "generator": rule("dice")}, {"p.generator.type": "unknown generator 'dice'"}),
+    ("unknown authorizer", {**STRING, "authorizers": [rule("role")]}, {"p.authorizers[0].type": "unknown authorizer 'role'; there are actor, state"}),
+    ("unknown generator", {**STRING, "generator": rule("dice")}, {"p.generator.type": "unknown generator 'dice'; there are hostname, pool, timestamp, uuid"}),
     ("unknown actor", {**STRING, "authorizers": [rule("actor", actors=["root"])]}, {"p.authorizers[0].config.actors": "unknown actor 'root', expected one of: user, agent, system"}),
     ("does not fit", {**STRING, "validators": [rule("min", value=1)]}, {"p.validators[0].type": "validator min does not fit type string"}),
     ("bad limit", {"type": "integer", "validators": [rule("min", value="1")]}, {"p.validators[0].config.value": "min value must be a number"}),
@@ -45,11 +45,11 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("generator fit", {"type": "integer", "generator": rule("uuid")}, {"p.generator": "generator uuid does not fit type integer"}),
     ("secret object", {"type": "array", "secret": {"type": "persistent"}}, {"p.secret": "only primitive types (string, integer, number, boolean, json) can be secrets"}),
     ("secret reference", {"type": "reference", "secret": {"type": "persistent"}}, {"p.secret": "only primitive types (string, integer, number, boolean, json) can be secrets"}),
-    ("secret key", {**STRING, "secret": {"type": "persistent", "ttl": 1}}, {"p.secret.ttl": "unknown key"}),
+    ("secret key", {**STRING, "secret": {"type": "persistent", "ttl": 1}}, {"p.secret.ttl": "unknown key; write `secret: {type: persistent}` or `secret: {type: ephemeral}`"}),
     ("secret pool", {**STRING, "secret": {"type": "persistent"}, "generator": rule("pool", poolType="ip")}, {"p.generator.config.poolType": "pool values are not encrypted, so a property with a pool generator cannot be a secret"}),
     ("properties", {**STRING, "properties": {}}, {"p.properties": "properties is only for type object"}),
     ("items", {"type": "object", "items": STRING}, {"p.items": "items is only for type array"}),
-    ("nested", {"type": "object", "properties": {"q": {"type": "array", "items": {"type": "x"}}}}, {"p.properties.q.items.type": "unknown type 'x'"}),
+    ("nested", {"type": "object", "properties": {"q": {"type": "array", "items": {"type": "x"}}}}, {"p.properties.q.items.type": "unknown type 'x'; there are array, boolean, integer, json, number, object, reference, string, uuid"}),
     ("pool in items", {"type": "array", "items": {"type": "object", "properties": {"ip": {**STRING, "generator": rule("pool", poolType="ip")}}}}, {"p.items.properties.ip.generator": "generator pool cannot be used in array items"}),
     ("source", {**STRING, "source": "user"}, {"p.source": "source must be one of: input, agent, system"}),
     ("source against actor", {**STRING, "source": "input", "authorizers": [rule("actor", actors=["agent"])]}, {"p.source": "source contradicts the actors of the property: [agent]"}),
@@ -127,7 +127,7 @@ def test_old_keys_are_equal_to_the_new_ones() -> None:
 def test_a_state_that_is_not_in_the_lifecycle_is_refused() -> None:
     document = {"p": {**STRING, "authorizers": [rule("state", allowedStates=["Stopped", "Stoped"])]}}
     assert schema_faults(document, states=frozenset({"Stopped"})) == {
-        "p.authorizers[0].config.allowedStates[1]": "state 'Stoped' is not in the lifecycle"
+        "p.authorizers[0].config.allowedStates[1]": "state 'Stoped' is not in the lifecycle (did you mean 'Stopped'?)"
     }
 
 
@@ -197,7 +197,7 @@ def test_a_schema_validator_checks_the_merged_result() -> None:
 
 
 REFUSED_TOGETHER = [
-    (rule("onlyOne"), {"validators[0].type": "unknown schema validator 'onlyOne'"}),
+    (rule("onlyOne"), {"validators[0].type": "unknown schema validator 'onlyOne'; there are atMostOne, compare, exactlyOne, requiredIf, uniqueValues"}),
     (rule("exactlyOne", properties=["a", "z"]), {"validators[0].config.properties": "unknown property 'z'"}),
     (rule("exactlyOne", properties=["a"]), {"validators[0].config.properties": "exactlyOne properties must name at least 2 properties"}),
     (rule("compare", left="a", operator="=", right="b"), {"validators[0].config.operator": "compare operator must be one of: < <= > >= == !="}),
@@ -234,5 +234,5 @@ def test_an_unknown_type_is_reported_once() -> None:
     document = {"cpu": {"type": "int", "validators": [rule("min", value=1), rule("max", value="x"), rule("less")]}}
     assert schema_faults(document) == {
         "cpu.type": "unknown type 'int' (did you mean 'integer'?)",
-        "cpu.validators[2].type": "unknown validator 'less'",
+        "cpu.validators[2].type": "unknown validator 'less'; there are enum, max, maxItems, maxLength, min, minItems, minLength, pattern, sameOrigin, serviceOption, serviceReference, serviceType, uniqueItems",
     }

@@ -280,5 +280,5 @@ def test_states_in_old_keys_are_checked_against_the_lifecycle() -> None:
         document["propertySchema"], {"diskSize": 2}, {"diskSize": 1}, state="Started"
     ) == {"diskSize": "diskSize: property cannot be updated in state 'Started'"}
     assert property_requests.schema_faults(document["propertySchema"], states=states - {"Stopped"}) == {
-        "diskSize.updatableIn[0]": "state 'Stopped' is not in the lifecycle"
+        "diskSize.updatableIn[0]": "state 'Stopped' is not in the lifecycle; there are Started"
     }

@@ -75,25 +75,36 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             answer = _send(client, arguments, body)
         except ServerRefusal as refusal:
-            if arguments.consumer is None and "consumerId" in str(refusal):
-                raise CommandRefused(CUSTOMER_MISSING) from refusal
-            raise CommandRefused(
-                error_text(refusal, client.url, members) + _hint(refusal, service_type["name"])
-            ) from refusal
+            raise CommandRefused(_refusal_text(client, refusal, arguments, service_type)) from refusal
         agent = _agent_name(client, body) if is_forecast(arguments) else ""
         return finish_order(client, arguments, answer, "create", members, agent=agent)
 
 
-def _hint(refusal: ServerRefusal, name: str) -> str:
-    text = str(refusal)
-    if "no agent found" in text:
+def _refusal_text(
+    client: Client, refusal: ServerRefusal, arguments: argparse.Namespace, service_type: Mapping[str, Any]
+) -> str:
+    name, text = service_type["name"], error_text(refusal, client.url, members_of(service_type))
+    if refusal.code == "choose_customer":
+        return CUSTOMER_MISSING
+    if refusal.code == "choose_provider":
+        offered = ", ".join(str(each["name"]) for each in refusal.document["providers"])
+        return f"choose a provider of {name} with --provider, or an agent with --agent; it is offered by {offered}"
+    if refusal.code == "agent_not_available":
+        return f"{_why_not(client, arguments.agent)}; `mainstay types {name}` lists the agents that serve it"
+    if refusal.code == "no_agent":
         return (
-            f"\n`mainstay types {name}` lists the agents that serve it; `mainstay agents add` adds an agent,"
+            f"{text}\n`mainstay types {name}` lists the agents that serve it; `mainstay agents add` adds an agent,"
             " and `mainstay agents grant` lets the agents of a provider serve others."
         )
-    if refusal.code == "choose_provider":
-        return f"\nName one with --provider; `mainstay types {name}` shows what each offers."
-    return f"\n`mainstay types {name}` lists its properties." if refusal.code == INVALID_PROPERTIES else ""
+    return f"{text}\n`mainstay types {name}` lists its properties." if refusal.code == INVALID_PROPERTIES else text
+
+
+def _why_not(client: Client, named: str) -> str:
+    """Why an agent takes no order of this customer, as far as the caller may know."""
+    agent = find_agent(client, named)
+    if agent.get("status") == "Disabled":
+        return f"agent {agent['name']} is disabled: `mainstay agents enable {agent['name']}`"
+    return f"agent {agent['name']} does not serve this type, or not this customer"
 
 
 def _agent_name(client: Client, body: Mapping[str, Any]) -> str:

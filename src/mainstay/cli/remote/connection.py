@@ -23,7 +23,7 @@ from mainstay.agent.client import (
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.connection_options import checked_ca_file
-from mainstay.cli.remote.service_types import Members, allowed_text, terminal_states, walk_properties
+from mainstay.cli.remote.service_types import Members, allowed_text, allowed_values, terminal_states, walk_properties
 from mainstay.cli.views.run_display import printable
 from mainstay.foundation import Struct
 from mainstay.foundation.private_files import write_private_file
@@ -188,9 +188,11 @@ def error_text(refusal: ServerRefusal, url: str, members: Members | None = None)
         lines = [_faults_heading(refusal)]
         known = dict(walk_properties(members or {}))
         for path, message in refusal.faults:
-            hint = did_you_mean(path, known) if message.startswith("unknown") else ""
-            if "enum" in message and path in known:
-                hint = f": {allowed_text(known[path])}"
+            definition = known.get(path)
+            # The path of an item is not in the definitions, and yet right.
+            hint = did_you_mean(path, known) if definition is None and "[" not in path else ""
+            if definition is not None and definition.get("type") != "boolean" and allowed_values(definition):
+                hint = f": {allowed_text(definition)}"
             # Some server messages repeat the path.
             lines.append(f"  {path}: {message.removeprefix(f'{path}: ')}{hint}" if path else f"  {message}")
         return "\n".join(lines)
@@ -276,8 +278,8 @@ def _by_prefix(client: Client, path: str, name_or_id: str) -> list[Any]:
     ]
 
 
-def _names_of(client: Client, path: str) -> list[str]:
-    return [str(each["name"]) for each in list_items(client, path, limit=500)]
+def _names_of(client: Client, path: str, query: Mapping[str, object] | None = None) -> list[str]:
+    return [str(each["name"]) for each in list_items(client, path, query, limit=500)]
 
 
 def _single(name_or_id: str, noun: str, found: list[Any], known: Any) -> Any:
@@ -326,7 +328,8 @@ def find_service(client: Client, name_or_id: str) -> Any:
     found = _matching(client, "/services", name_or_id)
     if len(found) > 1:
         found = not_terminal(client, found) or [max(found, key=lambda each: str(each["createdAt"]))]
-    return _single(name_or_id, "service", found, lambda: _names_of(client, "/services"))
+    # Ended services are no suggestions.
+    return _single(name_or_id, "service", found, lambda: _names_of(client, "/services", {"living": "true"}))
 
 
 def not_terminal(client: Client, services: Iterable[Any]) -> list[Any]:

@@ -110,8 +110,10 @@ def _expand(word: str) -> list[int | str]:
 
 
 def _bounded_range(word: str, low: int, high: int) -> range:
-    if not 0 <= high - low < MAX_VALUES:
-        raise CommandRefused(f"--value {word} is not a range of 1 to {MAX_VALUES} values")
+    if high < low:
+        raise CommandRefused(f"--value {word}: the range ends before it begins; write FIRST-LAST, such as 7101-7120")
+    if high - low >= MAX_VALUES:
+        raise CommandRefused(f"--value {word} is not a range of 1 to {MAX_VALUES} values; add it in parts")
     return range(low, high + 1)
 
 
@@ -119,7 +121,7 @@ def _hosts_of(word: str) -> list[int | str]:
     try:
         network = ip_network(word)
     except ValueError as error:
-        raise CommandRefused(f"--value {word} is not a network: {error}") from None
+        raise CommandRefused(f"--value {word} is not a network such as 10.0.0.0/24: {error}") from None
     hosts: list[int | str] = [str(address) for address in islice(network.hosts(), MAX_VALUES + 1)]
     if len(hosts) > MAX_VALUES:
         raise CommandRefused(f"--value {word} has more than {MAX_VALUES} addresses; use a pool of type subnet")

@@ -158,7 +158,9 @@ def _refuse_admin_tags(work: UnitOfWork, before: Sequence[str], after: Sequence[
     changed = admin_tags(before) ^ admin_tags(after)
     if changed and work.required_caller.role is not Role.ADMIN:
         named = ", ".join(sorted(changed))
-        raise NotPermitted(f"only an admin adds or removes tags that begin with {ADMIN_TAG_PREFIX}: {named}")
+        raise NotPermitted(
+            f"only an admin adds or removes tags that begin with '{ADMIN_TAG_PREFIX}', such as {named}"
+        )
 
 
 async def _pool_set(work: UnitOfWork, pool_set_id: str | None, provider_id: str) -> str | None:

@@ -215,7 +215,7 @@ async def _group(work: UnitOfWork, wanted: NewService, found: ServiceGroup | Non
         return found
     consumer_id = _consumer_id(work, wanted)
     if consumer_id is None:
-        raise BadInput("as an admin you must name the customer: give groupId or consumerId")
+        raise BadInput("as an admin you must name the customer: give groupId or consumerId", code="choose_customer")
     if caller.role is Role.PARTICIPANT and consumer_id != caller.participant_id:
         raise NotPermitted("a participant can order only for itself")
     return found or await _default_group(work, consumer_id)

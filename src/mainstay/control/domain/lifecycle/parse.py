@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.control.domain.faults import PathFault, locate
+from mainstay.control.domain.definition_hints import instead_of, written_as
+from mainstay.control.domain.faults import MAX_LISTED, PathFault, locate
 from mainstay.control.domain.lifecycle.schema import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_TIMEOUT_SECONDS,
@@ -13,6 +14,7 @@ from mainstay.control.domain.lifecycle.schema import (
 from mainstay.control.domain.patterns import BadPattern, Search, compile_pattern
 from mainstay.control.domain.refusals import InvalidDefinition
 from mainstay.control.domain.values import Properties, is_integer, json_problem, type_name, whole
+from mainstay.foundation.suggestions import did_you_mean
 
 ROOT_KEYS = frozenset({"states", "actions", "initialState", "terminalStates", "runningStates"})
 STATE_KEYS = frozenset({"name"})
@@ -73,8 +75,15 @@ class _Reader:
         given = {key: value for key, value in document.items() if value is not None}
         for key in given:
             if key not in keys:
-                self.fault(locate(path, key), "unknown key")
+                hint = instead_of(key, keys) if len(self.faults) < MAX_LISTED else ""
+                self.fault(locate(path, key), f"unknown key{hint}")
         return given
+
+    def known_states(self, state: str, states: list[str]) -> str:
+        """The way out, for the faults that are listed."""
+        if len(self.faults) >= MAX_LISTED or not states:
+            return ""
+        return did_you_mean(state, states) or f"; there are {', '.join(states[:MAX_LISTED])}"
 
     def read_objects(
         self, document: Properties, key: str, keys: frozenset[str], outer: str
@@ -83,17 +92,17 @@ class _Reader:
         path = locate(outer, key)
         entries = document.get(key)
         if entries is None:
-            self.fault(path, f"{key} is required")
+            self.fault(path, f"{key} is required{written_as(key)}")
             return []
         if not isinstance(entries, list):
-            self.fault(path, f"expected array, got {type_name(entries)}")
+            self.fault(path, f"expected array, got {type_name(entries)}{written_as(key)}")
             return []
         objects = []
         for index, entry in enumerate(entries):
             if isinstance(entry, dict):
                 objects.append((locate(path, index), self.known(entry, keys, locate(path, index))))
             else:
-                self.fault(locate(path, index), f"expected object, got {type_name(entry)}")
+                self.fault(locate(path, index), f"expected object, got {type_name(entry)}{written_as(key)}")
         return objects
 
     def read_name(self, entry: Properties, path: str, taken: dict[str, object] | list[str]) -> str | None:
@@ -130,7 +139,7 @@ class _Reader:
         elif not isinstance(state, str):
             self.fault(path, f"expected string, got {type_name(state)}")
         elif state not in states:
-            self.fault(path, f"state '{state}' is not in states")
+            self.fault(path, f"state '{state}' is not in states{self.known_states(state, states)}")
         else:
             return state
         return ""
@@ -145,7 +154,7 @@ class _Reader:
             if not isinstance(state, str):
                 self.fault(locate(key, index), f"expected string, got {type_name(state)}")
             elif state not in states:
-                self.fault(locate(key, index), f"state '{state}' is not in states")
+                self.fault(locate(key, index), f"state '{state}' is not in states{self.known_states(state, states)}")
             elif state in read:
                 self.fault(locate(key, index), f"duplicate name '{state}'")
             else:
@@ -181,7 +190,7 @@ class _Reader:
     def read_flag(self, entry: Properties, key: str, path: str) -> bool | None:
         flag = entry.get(key)
         if flag is not None and type(flag) is not bool:
-            self.fault(locate(path, key), f"expected boolean, got {type_name(flag)}")
+            self.fault(locate(path, key), f"expected boolean, got {type_name(flag)}{written_as(key)}")
             return None
         return flag
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from mainstay.control.domain.definition_hints import instead_of, written_as
 from mainstay.control.domain.faults import MAX_LISTED, PathFault, locate
 from mainstay.control.domain.properties import deprecated_keys
 from mainstay.control.domain.properties.compile import faults_of_default
@@ -52,6 +53,7 @@ KEYS = frozenset(
 SECRET_TYPES = frozenset(
     {PropertyType.STRING, PropertyType.INTEGER, PropertyType.NUMBER, PropertyType.BOOLEAN, PropertyType.JSON}
 )
+KEYS_OF_RULES = {"validator": "validators", "authorizer": "authorizers", "generator": "generator"}
 SHORTHANDS = ("value", "values", "pattern")
 RANGES = (("min", "max"), ("minLength", "maxLength"), ("minItems", "maxItems"))
 UNSET_TYPE = PropertyType.JSON
@@ -136,7 +138,9 @@ class _Reader:
 
     def suggest(self, word: str, known: Iterable[str]) -> str:
         """What is meant, for the faults that are listed: a schema may have hundreds of thousands."""
-        return did_you_mean(word, known) if len(self.faults) < MAX_LISTED else ""
+        if len(self.faults) >= MAX_LISTED:
+            return ""
+        return did_you_mean(word, known) or f"; there are {', '.join(sorted(known))}"
 
     def read_schema(self, document: Properties) -> PropertySchema:
         root = _Place("", "", "", 0, (Actor.USER,), in_items=False)
@@ -171,7 +175,8 @@ class _Reader:
     def read_property(self, document: object, place: _Place) -> PropertyDeclaration | None:
         path = place.definition_path
         if not isinstance(document, dict):
-            self.fault(path, f"expected object, got {type_name(document)}")
+            hint = f"; write `{place.name or 'items'}: {{type: {document}}}`" if document in TYPES else ""
+            self.fault(path, f"expected object, got {type_name(document)}{hint}")
             return None
         if place.depth > MAX_SCHEMA_DEPTH:
             self.fault(path, f"definitions are nested deeper than {MAX_SCHEMA_DEPTH} levels")
@@ -180,7 +185,9 @@ class _Reader:
         definition = {key: value for key, value in document.items() if value is not None}
         for key in definition:
             if key not in KEYS and key not in deprecated_keys.KEYS:
-                self.fault(locate(path, key), f"unknown key{self.suggest(key, KEYS)}")
+                listed = len(self.faults) < MAX_LISTED
+                hint = instead_of(key, KEYS, self.rulebook.validators) if listed else ""
+                self.fault(locate(path, key), f"unknown key{hint}")
         declared_type = self.read_type(definition, path)
         secret = self.read_secret(definition, declared_type, path)
         rules = self.read_validators(definition, Placement(declared_type, secret=secret is not None), path)
@@ -241,7 +248,7 @@ class _Reader:
     def read_flag(self, definition: Properties, key: str, path: str) -> bool:
         flag = definition.get(key, False)
         if type(flag) is not bool:
-            self.fault(locate(path, key), f"expected boolean, got {type_name(flag)}")
+            self.fault(locate(path, key), f"expected boolean, got {type_name(flag)}{written_as(key)}")
             return False
         return flag
 
@@ -255,11 +262,11 @@ class _Reader:
             return None
         path = locate(path, "secret")
         if not isinstance(config, dict):
-            self.fault(path, f"expected object, got {type_name(config)}")
+            self.fault(path, f"expected object, got {type_name(config)}{written_as('secret')}")
             return None
         for key in config:
             if key != "type":
-                self.fault(locate(path, key), "unknown key")
+                self.fault(locate(path, key), f"unknown key{written_as('secret')}")
         if declared not in SECRET_TYPES:
             self.fault(path, "only primitive types (string, integer, number, boolean, json) can be secrets")
         kind = config.get("type")
@@ -278,28 +285,28 @@ class _Reader:
             return []
         path = locate(path, key)
         if not isinstance(entries, list):
-            self.fault(path, f"expected array, got {type_name(entries)}")
+            self.fault(path, f"expected array, got {type_name(entries)}{written_as(key)}")
             return []
         return [(locate(path, index), entry) for index, entry in enumerate(entries)]
 
     def read_rule(self, entry: object, path: str, kind: str) -> tuple[str, Properties, str] | None:
         """The name, configuration and path of the configuration of `{type, config}` or of its shorthand."""
         if not isinstance(entry, dict):
-            self.fault(path, f"expected object, got {type_name(entry)}")
+            self.fault(path, f"expected object, got {type_name(entry)}{written_as(KEYS_OF_RULES[kind])}")
             return None
         written = {key: value for key, value in entry.items() if value is not None}
         name = written.pop("type", None)
         if not isinstance(name, str) or not name:
-            self.fault(locate(path, "type"), f"{kind} must have a type")
+            self.fault(locate(path, "type"), f"{kind} must have a type{written_as(KEYS_OF_RULES[kind])}")
             return None
         short = {key: written.pop(key) for key in SHORTHANDS if key in written}
         config = written.pop("config", None)
         for key in written:
-            self.fault(locate(path, key), "unknown key")
+            self.fault(locate(path, key), f"unknown key{written_as(KEYS_OF_RULES[kind])}")
         if config is None:
             return name, short, path if short else locate(path, "config")
         if not isinstance(config, dict):
-            self.fault(locate(path, "config"), f"expected object, got {type_name(config)}")
+            self.fault(locate(path, "config"), f"expected object, got {type_name(config)}{written_as('config')}")
             return None
         for key in short:
             self.fault(locate(path, key), "contradicts config; write it once")
@@ -387,7 +394,8 @@ class _Reader:
     def check_states(self, permission: Permission, path: str) -> None:
         for index, state in enumerate(permission.states or ()):
             if self.states is not None and state not in self.states:
-                self.fault(locate(path, index), f"state '{state}' is not in the lifecycle")
+                hint = self.suggest(state, self.states)
+                self.fault(locate(path, index), f"state '{state}' is not in the lifecycle{hint}")
 
     def read_generator(self, definition: Properties, placement: Placement, place: _Place) -> _Generation:
         path = place.definition_path
@@ -453,7 +461,7 @@ class _Reader:
             self.fault(path, f"{key} is only for type {wanted}")
             return None
         if not isinstance(inner, dict):
-            self.fault(path, f"expected object, got {type_name(inner)}")
+            self.fault(path, f"expected object, got {type_name(inner)}{written_as(key)}")
             return None
         return inner
 
@@ -469,7 +477,8 @@ class _Reader:
             name, values, config_path = read
             rule = self.rulebook.schema_validators.get(name)
             if rule is None:
-                self.fault(locate(path, "type"), f"unknown schema validator '{name}'")
+                hint = self.suggest(name, self.rulebook.schema_validators)
+                self.fault(locate(path, "type"), f"unknown schema validator '{name}'{hint}")
                 continue
             config = Config(name, values, config_path, self.faults)
             compare = rule.compile(config, scope)
