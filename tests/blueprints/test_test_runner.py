@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -76,6 +79,32 @@ def test_a_new_blueprint_passes_on_a_throw_away_host(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0] == "demo 0.1.0 on a throw-away host"
     assert done.stdout.splitlines()[-1] == "3 steps, all passed"
     assert not list(Path("/srv").glob("demo-*"))
+
+
+@pytest.mark.test_all
+def test_files_of_other_programs_are_not_left_behind_by_a_throw_away_host(tmp_path: Path) -> None:
+    need_systemd()
+    folder = make(tmp_path, ("manifests/absent.yaml", "demo-", "other-"))
+    is_over = Event()
+
+    def write_files() -> None:
+        for number in count():
+            (written / str(number)).touch()
+            if is_over.wait(0.05):
+                return
+
+    with TemporaryDirectory(prefix="of-the-machine-", dir="/srv") as directory:
+        written = Path(directory)
+        writing = Thread(target=write_files)
+        writing.start()
+        try:
+            steps = steps_of(folder, "--on", "throw-away")
+        finally:
+            is_over.set()
+            writing.join()
+        assert len(list(written.iterdir())) > 1
+    assert "/greeting" in steps[-1]["note"]
+    assert "of-the-machine" not in steps[-1]["note"]
 
 
 def test_every_action_runs_in_every_state(tmp_path: Path) -> None:

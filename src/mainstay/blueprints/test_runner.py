@@ -25,6 +25,7 @@ from mainstay.blueprints.example_orders import ExampleOrder
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.service_types import parse_service_type
 from mainstay.control.rulebook import installed_rulebook
+from mainstay.converge.host.throw_away_host import LAYER
 from mainstay.foundation.private_files import write_private_file
 
 START_SECONDS = 60.0
@@ -207,7 +208,8 @@ class BlueprintTest:
             if action is None or not self._act(order, action):
                 break
         if order.service["status"] in self.lifecycle.terminal_states and self.steps:
-            leftovers = sorted(self._files() - files_before)
+            layer = LAYER if self.root is None and os.path.isdir(LAYER) else ""
+            leftovers = sorted(self._files(layer) - files_before)
             if leftovers:
                 more = f" and {len(leftovers) - MOST_LEFTOVERS} more" if len(leftovers) > MOST_LEFTOVERS else ""
                 self.steps[-1].note = f"left behind: {', '.join(leftovers[:MOST_LEFTOVERS])}{more}"
@@ -337,15 +339,15 @@ class BlueprintTest:
         self.steps.append(step)
         self.on_step(step)
 
-    def _files(self) -> set[str]:
-        folders = WATCHED if self.root is None else (self.root,)
+    def _files(self, layer: str = "") -> set[str]:
+        """Paths of watched files. `layer`: only of those in a directory with what a throw-away host has written."""
         found = {
-            os.path.join(folder, name)
-            for top in folders
-            for folder, folders_in, names in os.walk(top)
+            os.path.join(folder, name).removeprefix(layer)
+            for top in (WATCHED if self.root is None else (self.root,))
+            for folder, folders_in, names in os.walk(f"{layer}{top}")
             for name in (*folders_in, *names)
         }
-        # Python writes compiled modules wherever a program of this machine runs meanwhile; the host sees them.
+        # Programs in Python write compiled modules wherever they are installed.
         return {path for path in found if not path.startswith(WRITTEN_BY_HOST) and "/__pycache__" not in path}
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 GATEWAY = "198.18.0.1"  # from the range for benchmarks (RFC 2544), which is never routed
 PREFIX = "sdhost-"
+# Where a host sees what it has written itself, which its root mixes with what programs of the machine write.
+LAYER = "/run/mainstay-layer"
 CREATION_LOCK = "/run/mainstay-throw-away-hosts.lock"
 OVERLAY_ATTEMPT = (
     "may not mount an overlay of / in a namespace",
@@ -119,6 +121,9 @@ printf '%s' "$BINDS" | while IFS=$tab read -r src dst; do
   mount --rbind "$src" "$dst"
   mount -o remount,bind,ro "$dst"
 done
+mkdir "$LAYER"
+mount --bind "/run/old$M/upper" "$LAYER"
+mount -o remount,bind,ro "$LAYER"
 umount -l /run/old
 rmdir /run/old
 mount --make-rshared /
@@ -516,6 +521,7 @@ def _supervise(
             **ENVIRONMENT,
             "CG": cgroup,
             "M": mount_point,
+            "LAYER": LAYER,
             "NAME": name,
             "TTY": os.ttyname(slave),
             "SECOND_STAGE": SECOND_STAGE,
