@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from mainstay.converge.failures import Failure
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,27 +23,20 @@ if TYPE_CHECKING:
 FARTHEST_AHEAD = 1000
 
 
-class Batching:
+class Batching(Struct):
     """Records, for one run, the resources whose change was made, or failed, together with an earlier one."""
 
-    def __init__(
-        self,
-        resources: Sequence[Resource],
-        host: Host,
-        ledger: Ledger,
-        tags: frozenset[str],
-    ) -> None:
-        self._resources = resources
-        self._host = host
-        self._ledger = ledger
-        self._tags = tags
-        # The index of the current resource.
-        self.position = 0
-        # Done together with an earlier neighbour: resource id → the state before, and the changes made.
-        self.done: dict[str, tuple[Any, tuple[Change, ...]]] = {}
-        # Altered although changes failed together: resource id → the change.
-        self.altered: dict[str, Change] = {}
-        self._failed_together: set[str] = set()
+    _resources: Sequence[Resource]
+    _host: Host
+    _ledger: Ledger
+    _tags: frozenset[str]
+    # The index of the current resource.
+    position: int = 0
+    # Done together with an earlier neighbour: resource id → the state before, and the changes made.
+    done: dict[str, tuple[Any, tuple[Change, ...]]] = {}
+    # Altered although changes failed together: resource id → the change.
+    altered: dict[str, Change] = {}
+    _failed_together: set[str] = set()
 
     def read_ahead(self, resource: Resource, provider: Provider) -> None:
         provider.read_ahead(resource, lambda: self._upcoming(resource), self._host)

@@ -29,15 +29,14 @@ class Slot(Struct):
     is_quoted: bool
 
 
-class _Splitter:
+class _Splitter(Struct):
     """Reads the parts of a template in order. An expression belongs to the word around it, whatever it contains."""
 
-    def __init__(self) -> None:
-        self.words: list[list[str | Slot]] = []
-        self.word: list[str | Slot] | None = None
-        self.quote = ""
-        # A backslash outside quotes was the last character.
-        self.is_escaped = False
+    words: list[list[str | Slot]] = []
+    word: list[str | Slot] | None = None
+    quote: str = ""
+    # A backslash outside quotes was the last character.
+    is_escaped: bool = False
 
     def add(self, piece: str | Slot) -> None:
         if self.word is None:

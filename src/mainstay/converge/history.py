@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainstay.converge.host.state import AppendOnly, StateDirectory, read_text, run_ids, statuses
 from mainstay.converge.json_lines import document_pieces, event_lines
 from mainstay.converge.report import CHANGED, REFRESHED, STABLE, Event, Report
+from mainstay.foundation import Struct
 from mainstay.foundation.private_files import is_abandoned, remove
 from mainstay.foundation.text import shorten
 
@@ -147,17 +148,16 @@ def _without_record(trigger: str) -> None:
     """Resources of a manifest need no record of their own: their subscribers are in the same manifest."""
 
 
-class SingleResources:
+class SingleResources(Struct):
     """What runs of `mainstay ensure` leave for later ones that require or subscribe to their resource.
 
     A record has the `outcome` of the last run, a `change` that differs after each change, and the changes of other
     resources that this one has `seen`. The change is recorded before it is made: after a kill, one refresh too many.
     """
 
-    def __init__(self, state: StateDirectory) -> None:
-        self._state = state
-        # The record before the change of this run; None: this run has changed nothing.
-        self._before: dict[str, Any] | None = None
+    _state: StateDirectory
+    # The record before the change of this run; None: this run has changed nothing.
+    _before: dict[str, Any] | None = None
 
     @staticmethod
     def identity(reference: str) -> str:
@@ -237,11 +237,10 @@ class TempFileJournal:
         remove(self._file.path)
 
 
-class History:
+class History(Struct):
     """Past reports: whole events of resources that were not stable, names of those that were."""
 
-    def __init__(self, state: StateDirectory) -> None:
-        self.state = state
+    state: StateDirectory
 
     def save(self, report: Report) -> None:
         """Stores the states as the run knows them, without the checksums of large files."""

@@ -6,6 +6,7 @@ No code here touches a host. `apply.py` fills in events; `history.py` and the co
 from __future__ import annotations
 
 from mainstay.converge.value_kinds import conceal
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,20 +104,19 @@ class Event:
         }
 
 
-class Report:
+class Report(Struct):
     """The result of a run."""
 
-    def __init__(self, run_id: str, manifest: str, *, noop: bool) -> None:
-        self.run_id = run_id
-        self.manifest = manifest
-        self.noop = noop
-        self.events: list[Event] = []
-        self.outputs: dict[str, Any] | None = None
-        self.output_errors: list[str] = []
-        self.warnings: list[str] = []
-        self.duration_seconds = 0.0
-        self.stopped_by: str | None = None
-        self.owed: dict[str, list[str]] = {}
+    run_id: str
+    manifest: str
+    noop: bool
+    events: list[Event] = []
+    outputs: dict[str, Any] | None = None
+    output_errors: list[str] = []
+    warnings: list[str] = []
+    duration_seconds: float = 0.0
+    stopped_by: str | None = None
+    owed: dict[str, list[str]] = {}
 
     def summary(self) -> dict[str, Any]:
         counts = dict.fromkeys(OUTCOMES, 0)

@@ -16,7 +16,8 @@ else:
 
 @dataclass_transform(eq_default=False)
 class Struct:
-    """Takes the values of its annotated attributes, by position or by name. A value in the class is the default.
+    """Takes the values of its annotated attributes, by position or by name. A value in the class is the default; each
+    object has its own copy of a list, map or set.
 
     mypy checks types and missing values, a run does not."""
 
@@ -24,10 +25,16 @@ class Struct:
     _fields: ClassVar[tuple[str, ...]] = ()
     # Copied to each object, because look-ups in the class take longer.
     _defaults: ClassVar[dict[str, Any]] = {}
+    _copied: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         cls._fields += tuple(cls.__annotations__)
         cls._defaults = {name: getattr(cls, name) for name in cls._fields if hasattr(cls, name)}
+        cls._copied = tuple(name for name, value in cls._defaults.items() if isinstance(value, (list, dict, set)))
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        self.__dict__ = {**self._defaults, **dict(zip(self._fields, values)), **named}
+        given = {**self._defaults, **dict(zip(self._fields, values)), **named}
+        for name in self._copied:
+            if given[name] is self._defaults[name]:
+                given[name] = given[name].copy()
+        self.__dict__ = given

@@ -61,26 +61,25 @@ class GroupEntry(Struct):
     members: list[str]
 
 
-class AccountDatabases:
+class AccountDatabases(Struct):
     """Reads each database on first use, and again only if its file has changed."""
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        # Whether a dry run has changed the entries, so that the files do not replace them.
-        self.is_forecast = False
-        self._activity = -1
-        # Path → what identifies the file that was read.
-        self._read: dict[str, Any] = {}
-        self._users: dict[str, UserEntry] = {}
-        self._uids: dict[int, UserEntry] = {}
-        self._groups: dict[str, GroupEntry] = {}
-        self._gids: dict[int, GroupEntry] = {}
-        self._groups_of: dict[str, list[str]] | None = None
-        self._passwords: dict[str, str] = {}
-        self._settings: dict[str, dict[str, str]] = {}
-        # Names and numbers that a dry run has removed: the system's own look-up still finds them.
-        self.removed_users: set[str] = set()
-        self.removed_groups: set[str] = set()
+    _files: Files
+    # Whether a dry run has changed the entries, so that the files do not replace them.
+    is_forecast: bool = False
+    _activity: int = -1
+    # Path → what identifies the file that was read.
+    _read: dict[str, Any] = {}
+    _users: dict[str, UserEntry] = {}
+    _uids: dict[int, UserEntry] = {}
+    _groups: dict[str, GroupEntry] = {}
+    _gids: dict[int, GroupEntry] = {}
+    _groups_of: dict[str, list[str]] | None = None
+    _passwords: dict[str, str] = {}
+    _settings: dict[str, dict[str, str]] = {}
+    # Names and numbers that a dry run has removed: the system's own look-up still finds them.
+    removed_users: set[str] = set()
+    removed_groups: set[str] = set()
 
     # ---- reading ----
     def refresh(self, activity: int) -> None:

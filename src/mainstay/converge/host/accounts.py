@@ -6,6 +6,7 @@ import grp
 import pwd
 
 from mainstay.converge.failures import Missing
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,14 +14,13 @@ if TYPE_CHECKING:
     from mainstay.converge.host.files import Files
 
 
-class Accounts:
-    def __init__(self) -> None:
-        self._uids: dict[str, int] = {}
-        self._gids: dict[str, int] = {}
-        self._users: dict[int, str] = {}
-        self._groups: dict[int, str] = {}
-        # Read for resources that are accounts; other resources ask the system, which knows more sources of names.
-        self._databases: AccountDatabases | None = None
+class Accounts(Struct):
+    _uids: dict[str, int] = {}
+    _gids: dict[str, int] = {}
+    _users: dict[int, str] = {}
+    _groups: dict[int, str] = {}
+    # Read for resources that are accounts; other resources ask the system, which knows more sources of names.
+    _databases: AccountDatabases | None = None
 
     def databases(self, files: Files, activity: int) -> AccountDatabases:
         """Returns the local account databases; in a dry run, as earlier resources would leave them."""

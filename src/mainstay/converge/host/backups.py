@@ -7,6 +7,7 @@ import os
 from hashlib import sha256
 
 from mainstay.converge.host.state import StateDirectory, file_name, run_ids, statuses
+from mainstay.foundation import Struct
 from mainstay.foundation.private_files import Closing, remove, write_all
 
 TYPE_CHECKING = False
@@ -31,11 +32,10 @@ class Backup:
         self.size: int = attributes["size"]
 
 
-class Backups:
+class Backups(Struct):
     """A folder per path; per run the content, a hard link to an object that equal contents share, and attributes."""
 
-    def __init__(self, state: StateDirectory) -> None:
-        self.state = state
+    state: StateDirectory
 
     def keep(self, path: str, run_id: str, found: Any, chunks: Iterable[bytes]) -> None:
         objects = self.state.directory("backups", "objects")

@@ -11,6 +11,7 @@ import sys
 
 from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.host.parents import LinkRefused, Parents, Place, Walk
+from mainstay.foundation import Struct
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.private_files import Closing
 
@@ -330,12 +331,11 @@ def _join(chunks: Iterator[bytes], limit: int) -> bytes | None:
     return bytes(content)
 
 
-class Pieces:
+class Pieces(Struct):
     """Returns bytes from a stream of chunks in the requested amounts."""
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = b""
+    _chunks: Iterator[bytes]
+    _rest: bytes = b""
 
     def take(self, amount: int) -> bytes:
         while len(self._rest) < amount:

@@ -7,6 +7,7 @@ import signal
 import time
 from contextlib import contextmanager, suppress
 
+from mainstay.foundation import Struct
 from mainstay.foundation.digests import sha256_of
 
 TYPE_CHECKING = False
@@ -17,14 +18,13 @@ GRACE_SECONDS = 5.0
 STARTING = "starting"
 
 
-class RunningCommand:
+class RunningCommand(Struct):
     """A small file that names the process while it runs; not durable, because a reboot ends processes too.
 
     It contains a digest of the command's words before the command is started, and its process id afterwards: a run may
     be killed between the two."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    _path: str
 
     @contextmanager
     def noted(self, arguments: Sequence[str]) -> Iterator[Callable[[int], None]]:

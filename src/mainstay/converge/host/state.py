@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager
 
 from mainstay.converge.failures import StopFlag, Stopped
+from mainstay.foundation import Struct
 from mainstay.foundation.private_files import (
     Closing,
     fsync_directory,
@@ -58,10 +59,9 @@ def _place(environ: Mapping[str, str], own: str, system: str, base: str, fallbac
     return os.path.join(environ.get(base) or os.path.join(home, fallback), "mainstay")
 
 
-class StateDirectory:
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._is_checked = False
+class StateDirectory(Struct):
+    path: str
+    _is_checked: bool = False
 
     def directory(self, *parts: str) -> str:
         """Returns a directory below the state directory; creates it if it is missing."""
@@ -228,12 +228,11 @@ class Lock:
         self.release()
 
 
-class AppendOnly:
+class AppendOnly(Struct):
     """A file to which lines are appended. A crash can leave only the last line incomplete."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._descriptor: int | None = None
+    path: str
+    _descriptor: int | None = None
 
     def append(self, line: str, *, durable: bool) -> None:
         if self._descriptor is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainstay.converge.failures import CommandFailed, Failure, TimedOut
 from mainstay.converge.host.commands import Finished, missing_programs, search_path
 from mainstay.converge.host.state import Busy, Lock
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,15 +73,14 @@ def _parse_show(text: str) -> list[dict[str, str]]:
     return [{key: value for key, _, value in lines} for lines in split]
 
 
-class Systemctl:
+class Systemctl(Struct):
     """Runs `systemctl --system` for one run."""
 
-    def __init__(self) -> None:
-        self._reloaded = False
-        # Unit files that this run changed, the number of changed paths scanned for them, and how many were reloaded.
-        self._touched: list[str] = []
-        self._scanned = 0
-        self._reloaded_count = 0
+    _reloaded: bool = False
+    # Unit files that this run changed, the number of changed paths scanned for them, and how many were reloaded.
+    _touched: list[str] = []
+    _scanned: int = 0
+    _reloaded_count: int = 0
 
     # ---- queries ----
     def show(self, names: Sequence[str], host: Host) -> list[dict[str, str]]:

@@ -252,18 +252,17 @@ class _Plain(Struct):
 
 
 # ---- writing ----
-class _Writer:
+class _Writer(Struct):
     """Creates entries below a directory. Parents are opened one by one and never through links."""
 
-    def __init__(self, target: int, uid: int, gid: int, budget: UnpackingBudget) -> None:
-        self._target = target
-        self._uid = uid
-        self._gid = gid
-        self._budget = budget
-        # The directory of the last entry, which most entries share.
-        self._parent: tuple[list[str], int] | None = None
-        # Directories get owner and mode at the end, so that they stay writable until then.
-        self._directories: dict[tuple[str, ...], int] = {}
+    _target: int
+    _uid: int
+    _gid: int
+    _budget: UnpackingBudget
+    # The directory of the last entry, which most entries share.
+    _parent: tuple[list[str], int] | None = None
+    # Directories get owner and mode at the end, so that they stay writable until then.
+    _directories: dict[tuple[str, ...], int] = {}
 
     def write(self, entry: _Entry, names: list[str], strip: int) -> None:
         if entry.kind == DIRECTORY:

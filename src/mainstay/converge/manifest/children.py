@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.manifest.hierarchy import DataLayer
 from mainstay.converge.manifest.scope import taint
+from mainstay.foundation import Struct
 from mainstay.foundation.faults import Fault
 from mainstay.foundation.text import PrivateText, shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
@@ -28,15 +29,14 @@ class ChildRefused(Exception):
     """A manifest cannot be applied by another; the text is the reason."""
 
 
-class Composition:
+class Composition(Struct):
     """What all manifests of a run share: how many they are, and the faults of children."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        # The number of resources of all manifests that others apply.
-        self.resource_count = 0
-        self.faults: list[Fault] = []
-        self._known: set[tuple[Any, ...]] = set()
+    count: int = 0
+    # The number of resources of all manifests that others apply.
+    resource_count: int = 0
+    faults: list[Fault] = []
+    _known: set[tuple[Any, ...]] = set()
 
     def add_faults(self, faults: Iterable[Fault]) -> None:
         """Adds each fault once: a manifest that is applied twice has the same faults twice."""

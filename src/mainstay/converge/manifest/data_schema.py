@@ -58,11 +58,10 @@ class Schema:
 
 
 # ---- reading ----
-class SchemaReader:
+class SchemaReader(Struct):
     """Reads schemas and adds their faults to `faults`."""
 
-    def __init__(self, faults: Faults) -> None:
-        self._faults = faults
+    _faults: Faults
 
     def read(self, node: Node, path: DocumentPath) -> Schema:
         schema = Schema()

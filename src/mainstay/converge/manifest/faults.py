@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from mainstay.foundation import Struct
 from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
@@ -28,16 +29,15 @@ def foreign_problem(text: str) -> str | None:
     return None
 
 
-class Faults:
+class Faults(Struct):
     """Collected faults, each with its document path."""
 
-    def __init__(self, file: str, text: str) -> None:
-        self.file = file
-        self.text = text
-        self.found: list[tuple[DocumentPath, bool, str]] = []
-        # How many were added, repeated ones included.
-        self.seen = 0
-        self.known: set[tuple[DocumentPath, bool, str]] = set()
+    file: str
+    text: str
+    found: list[tuple[DocumentPath, bool, str]] = []
+    # How many were added, repeated ones included.
+    seen: int = 0
+    known: set[tuple[DocumentPath, bool, str]] = set()
 
     def add(self, path: DocumentPath, message: str, *, at_key: bool = False) -> None:
         self.seen += 1

@@ -20,6 +20,7 @@ from mainstay.converge.value_kinds import (
     describe,
     to_text,
 )
+from mainstay.foundation import Struct
 from mainstay.foundation.suggestions import did_you_mean, one_of
 from mainstay.foundation.text import REDACTED, shorten
 from mainstay.foundation.yaml.scalars import Node, PlainScalar
@@ -69,25 +70,24 @@ STRUCTURED = {
 }
 
 
-class ReadingContext:
+class ReadingContext(Struct):
     """What the resources of one manifest share while they are read."""
 
-    def __init__(self, manifest: Manifest, faults: Faults, source: Source) -> None:
-        self.manifest = manifest
-        self.faults = faults
-        self.source = source
-        # The templates of a resource while it is repeated, because all items share them.
-        self.templates: dict[str, Template] | None = None
-        # Attributes of every resource of a manifest that another one applies.
-        self.inherited: dict[str, Any] = {}
-        self.inherited_tags: tuple[str, ...] = ()
-        self.is_sensitive = False
-        # Whether the manifest may never be applied, because of a `control` around it.
-        self.is_entry_conditional = False
-        # References of `result('type#name')`: (reference, place, prefix of a fault, number of the resource or None).
-        self.results: list[tuple[str, DocumentPath, str, int | None]] = []
-        # Loaded with the first health check.
-        self._check_kinds: Mapping[str, HealthCheckKind] | None = None
+    manifest: Manifest
+    faults: Faults
+    source: Source
+    # The templates of a resource while it is repeated, because all items share them.
+    templates: dict[str, Template] | None = None
+    # Attributes of every resource of a manifest that another one applies.
+    inherited: dict[str, Any] = {}
+    inherited_tags: tuple[str, ...] = ()
+    is_sensitive: bool = False
+    # Whether the manifest may never be applied, because of a `control` around it.
+    is_entry_conditional: bool = False
+    # References of `result('type#name')`: (reference, place, prefix of a fault, number of the resource or None).
+    results: list[tuple[str, DocumentPath, str, int | None]] = []
+    # Loaded with the first health check.
+    _check_kinds: Mapping[str, HealthCheckKind] | None = None
 
     def inherit(self, parent: Resource, *, is_sensitive: bool) -> None:
         """Sets what an `apply` resource gives to the resources of its manifest."""
