@@ -31,12 +31,12 @@ MOST_LINES_OF_A_MODULE = 600
 # Code lines of each package: no blank lines, comments and docstrings. A larger number needs a decision that says why.
 BUDGET = {
     ".": 1,
-    "agent": 2550,
-    "blueprints": 1910,
+    "agent": 2650,
+    "blueprints": 1920,
     "cli": 10270,
     "control": 1110,
     "control/api": 3450,
-    "control/domain": 4720,
+    "control/domain": 4730,
     "control/operations": 6390,
     "control/store": 4680,
     "control/vault": 120,

@@ -96,6 +96,40 @@ def test_an_invalid_response_is_unreachable(answer: Answer, reason: str) -> None
     assert reason in str(refusal.value)
 
 
+def test_no_request_follows_the_last_one() -> None:
+    """Also not one of a thread that had decided to send it before."""
+    seen: list[str] = []
+
+    def answer(connection: socket.socket) -> None:
+        seen.append("answered")
+        connection.sendall(JSON + b"Content-Length: 2\r\nConnection: close\r\n\r\n{}")
+
+    with answering(answer) as client:
+        arrived = threading.Event()
+
+        def send_last() -> None:
+            client.call_last("PUT", "/x", {}, timeout_seconds=5)
+            arrived.set()
+
+        client.get("/agents/me")
+        # A request between the decision of its thread and the server: the last one waits for it.
+        with client._gate.passing():
+            last = threading.Thread(target=send_last)
+            last.start()
+            assert not arrived.wait(0.2)
+            assert seen == ["answered"]
+        last.join(10)
+        assert seen == ["answered"] * 2
+        with pytest.raises(Unreachable, match="stopping"):
+            client.get("/jobs/pending")
+        assert seen == ["answered"] * 2
+
+
+def test_the_last_request_does_not_wait_for_a_long_poll() -> None:
+    with answering(sending(JSON, b"Content-Length: 2\r\n\r\n{}")) as client, client._gate.passing():
+        assert client.call_last("PUT", "/x", {}, timeout_seconds=5) == {}
+
+
 def test_a_refusal_has_status_code_and_faults() -> None:
     body = b'{"error": "no", "code": "lease_lost", "errors": [{"path": "a", "message": "b"}]}'
     answer = sending(JSON.replace(b"200 OK", b"409 Conflict"), b"Content-Length: %d\r\n\r\n" % len(body), body)

@@ -13,6 +13,7 @@ import pytest
 from bridge import Bridge, bridge_on, wait_until
 from control_plane import running, start
 from fault_lab import NAME, ROOT, FaultLab, file, run_script
+from mainstay.agent.drift import DriftFinding, RepairCounts
 
 OFTEN = ("--drift-interval", "300ms")
 SECRET = "canary-Pk47-drift"
@@ -151,6 +152,50 @@ def test_drift_is_repaired_if_the_blueprint_asks_for_it(lab: FaultLab) -> None:
     wait_for_condition(lab, service, "True", "InSync")
     time.sleep(1)
     assert lab.lines() == ["restart"]
+
+
+def test_a_repair_that_does_not_hold_is_reported_until_a_check_finds_the_resource_stable(lab: FaultLab) -> None:
+    dying = run_script("dying", lab.echo("repaired"), unless=f"test -e {lab.root}/healthy")
+    service = make(lab, dying, drift="repair")
+    (lab.root / "healthy").touch()
+    lab.start(*OFTEN)
+    service = start_service(lab, service)
+    wait_for_condition(lab, service, "True", "InSync")
+    (lab.root / "healthy").unlink()
+    wait_for_condition(lab, service, "True", "Repaired")
+    found = wait_for_condition(lab, service, "False", "RepairDoesNotHold")
+    assert found["message"].startswith("exec#dying: repaired in 3 consecutive checks")
+    events, version = f"/events?entityId={service['id']}&pageSize=100", version_of(lab, service)
+    before = lab.bridge.admin.get(events)["totalItems"]
+    # The fourth repair comes later than the next check. The new number alone is no event.
+    wait_until(lambda: "in 4 consecutive" in (condition(lab, service) or {})["message"], "fourth", lab.bridge.logs)
+    assert len(lab.lines()) == 4
+    assert (version_of(lab, service), lab.bridge.admin.get(events)["totalItems"]) == (version, before)
+    (doctor,) = (
+        each
+        for each in lab.bridge.admin.get("/doctor")
+        if each["subject"] == f"service {service['name']} ({service['id']})"
+    )
+    assert doctor["code"] == "repair_does_not_hold"
+    assert "exec#dying" in doctor["message"]
+    # A job begins anew.
+    lab.bridge.scenario.consumer.patch(f"/services/{service['id']}", {"properties": {"size": 2}})
+    wait_for_condition(lab, service, "True", "Repaired")
+    (lab.root / "healthy").touch()
+    wait_for_condition(lab, service, "True", "InSync")
+
+
+def test_repairs_that_do_not_hold_wait_longer_and_longer() -> None:
+    counts = RepairCounts()
+    waits = []
+    for number in range(1, 12):
+        assert counts.worst[1] == number - 1
+        waits.append(counts.wait_seconds(60.0))
+        counts.count(DriftFinding("Drifted", "", "", ["service#web", *(["file#/x"] if number < 5 else [])]))
+    assert waits == [0, 0, 0, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+    # A check that finds the worst resource stable begins anew.
+    counts.forget_stable(["file#/y"])
+    assert counts.wait_seconds(60.0) == 0
 
 
 def test_a_job_stops_a_running_drift_check(lab: FaultLab) -> None:

@@ -7,8 +7,10 @@ import http.client
 import io
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -31,6 +33,8 @@ LONGEST_RETRY_AFTER_SECONDS = 86_400
 LIMITED = 429
 # Client errors after which the same request may succeed.
 RETRYABLE = (408, LIMITED)
+# A request that was sent so long ago has reached the server, also if its response takes longer.
+ARRIVED_SECONDS = 1.0
 
 
 class Unreachable(Exception):
@@ -71,6 +75,36 @@ class ServerRefusal(Exception):
         return [(str(each.get("path", "")), str(each.get("message", ""))) for each in found]
 
 
+class RequestGate:
+    """After `close` no request starts, and each that had started has reached the server."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        # The start of each request without a response.
+        self._open: dict[object, float] = {}
+        self._is_closed = False
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        key = object()
+        with self._changed:
+            if self._is_closed:
+                raise Unreachable("the agent is stopping")
+            self._open[key] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._changed:
+                del self._open[key]
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            while self._open and (left := max(self._open.values()) + ARRIVED_SECONDS - time.monotonic()) > 0:
+                self._changed.wait(left)
+
+
 class Client:
     """One caller: an address, a token and a pool of connections. `insecure` allows plain HTTP beyond loopback."""
 
@@ -89,6 +123,7 @@ class Client:
         self._token = token
         self._ca_file = ca_file
         self._pool = _timed_pools(connections, ca_file)
+        self._gate = RequestGate()
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
@@ -116,6 +151,23 @@ class Client:
         """The JSON document of the response, its bytes if it is not JSON, or None if it is empty; `path` is below /api/v1.
 
         A body of bytes is sent as it is, every other one as JSON."""
+        with self._gate.passing():
+            return self._call(method, path, body, query, headers, timeout_seconds)
+
+    def call_last(self, method: str, path: str, body: object, *, timeout_seconds: float) -> Any:
+        """A request after which no thread sends another one."""
+        self._gate.close()
+        return self._call(method, path, body, None, None, timeout_seconds)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: Mapping[str, object] | Sequence[tuple[str, object]] | None,
+        headers: Mapping[str, str] | None,
+        timeout_seconds: float,
+    ) -> Any:
         sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass, field
 
 from mainstay.agent import job_documents
 from mainstay.agent.blueprint_cache import NoBlueprint, UntrustedBlueprint
@@ -10,6 +11,7 @@ from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.job_runner import HostRun, open_secrets
 from mainstay.agent.log import origin_of
 from mainstay.agent.responses import CHECKED_SERVICE, require_shape
+from mainstay.agent.stop_flag import now
 from mainstay.converge.apply import Options
 from mainstay.converge.failures import Stopped
 from mainstay.converge.host.state import Unusable
@@ -19,7 +21,7 @@ from mainstay.foundation.faults import DoesNotLoad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from mainstay.agent.blueprint import Blueprint
@@ -31,7 +33,11 @@ CONDITION = "InSync"
 # Members of a condition that the agent writes.
 SENT = ("type", "status", "reason", "message", "consumerMessage")
 IN_SYNC, DRIFTED, REPAIRED, UNKNOWN = "InSync", "Drifted", "Repaired", "Unknown"
-STATUS = {IN_SYNC: "True", REPAIRED: "True", DRIFTED: "False", UNKNOWN: "Unknown"}
+NOT_HELD = "RepairDoesNotHold"
+STATUS = {IN_SYNC: "True", REPAIRED: "True", DRIFTED: "False", NOT_HELD: "False", UNKNOWN: "Unknown"}
+# From this number on, consecutive repairs of a resource do not hold, and the next ones wait longer and longer.
+MANY_REPAIRS = 3
+LONGEST_WAIT_SECONDS = 3600.0
 # Even fully escaped, two of them fit into the limit of the server for conditions.
 LONGEST_MESSAGE = 5_000
 
@@ -39,8 +45,12 @@ LONGEST_MESSAGE = 5_000
 class DriftFinding:
     """The result of a check. `consumer_message` is for readers who may not see what others wrote on the host."""
 
-    def __init__(self, reason: str, message: str, consumer_message: str | None = None) -> None:
+    def __init__(
+        self, reason: str, message: str, consumer_message: str | None = None, resources: Sequence[str] = ()
+    ) -> None:
         self.reason = reason
+        # The resources that differ or were repaired.
+        self.resources = resources
         # A difference of files may contain characters that the server refuses.
         self.message: str = job_documents.json_safe(message[:LONGEST_MESSAGE])
         shown = message.partition("\n")[0] if consumer_message is None else consumer_message
@@ -52,6 +62,44 @@ class DriftFinding:
         if self.consumer_message != self.message:
             condition["consumerMessage"] = self.consumer_message
         return condition
+
+
+@dataclass
+class RepairCounts:
+    """In how many consecutive checks resources of a service had to be repaired."""
+
+    # Jobs of the service that had started; another one begins anew.
+    job_starts: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    last_repair_at: float = 0.0
+    # What the last repair changed. A check that only waits reports it again: words of a dry run would be another condition.
+    last_change: DriftFinding | None = None
+
+    @property
+    def worst(self) -> tuple[str, int]:
+        return max(self.numbers.items(), key=lambda each: each[1], default=("", 0))
+
+    def forget_stable(self, drifted: Sequence[str]) -> None:
+        self.numbers = {name: number for name, number in self.numbers.items() if name in drifted}
+
+    def wait_seconds(self, interval_seconds: float) -> float:
+        """Time between the last repair and the next one."""
+        doublings = self.worst[1] + 1 - MANY_REPAIRS
+        return min(interval_seconds * 2.0 ** min(doublings, 20), LONGEST_WAIT_SECONDS) if doublings > 0 else 0.0
+
+    def count(self, change: DriftFinding) -> None:
+        self.numbers = {name: self.numbers.get(name, 0) + 1 for name in change.resources}
+        self.last_repair_at = now()
+        self.last_change = change
+
+    def classify(self, found: DriftFinding) -> DriftFinding:
+        """A repair, or one that does not hold. `found`: what this check found, or changed."""
+        found = self.last_change or found
+        resource, number = self.worst
+        if number < MANY_REPAIRS:
+            return DriftFinding(REPAIRED, found.message, found.consumer_message)
+        head = f"{resource}: repaired in {number} consecutive checks, and differs again each time"
+        return DriftFinding(NOT_HELD, f"{head}\n{found.message}", f"{head}\n{found.consumer_message}")
 
 
 class DriftWatch:
@@ -68,6 +116,8 @@ class DriftWatch:
         self._opened: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {}
         # Repairs that could not be reported, by service.
         self._unreported: dict[str, DriftFinding] = {}
+        # By service, since the start of the agent.
+        self._repairs: dict[str, RepairCounts] = {}
         self._is_offline = False
 
     def run(self) -> None:
@@ -104,7 +154,7 @@ class DriftWatch:
         self._is_offline = False
         self._known_starts = starts
         self._known = {service["id"]: service for service in found}
-        for remembered in (self._opened, self._unreported):
+        for remembered in (self._opened, self._unreported, self._repairs):
             for service_id in [each for each in remembered if each not in self._known]:
                 del remembered[service_id]
         return found
@@ -161,7 +211,15 @@ class DriftWatch:
         try:
             _, report = host_run.run(manifest, roots, Options(noop=True, differences=True))
             found = _classify(report, blueprint.directory)
-            if found.reason != DRIFTED or blueprint.drift != "repair" or not self._is_unchanged(service, stop):
+            if found.reason == IN_SYNC:
+                self._repairs.pop(service["id"], None)
+            if found.reason != DRIFTED or blueprint.drift != "repair":
+                return found
+            repairs = self._repairs_of(service["id"])
+            repairs.forget_stable(found.resources)
+            if now() < repairs.last_repair_at + repairs.wait_seconds(agent.settings.drift_seconds):
+                return repairs.classify(found)
+            if not self._is_unchanged(service, stop):
                 return found
             agent.log.info("repairing drift", service=service["name"])
             _, repaired = host_run.run(manifest, roots, Options(differences=True))
@@ -172,7 +230,15 @@ class DriftWatch:
         if repaired.failed:
             return DriftFinding(DRIFTED, job_documents.failure_message(repaired, blueprint.directory))
         changes = _classify(repaired, blueprint.directory)
-        return DriftFinding(REPAIRED, changes.message, changes.consumer_message)
+        repairs.count(changes)
+        return repairs.classify(changes)
+
+    def _repairs_of(self, service_id: str) -> RepairCounts:
+        starts = self._agent.services.job_starts().get(service_id, 0)
+        found = self._repairs.get(service_id)
+        if found is None or found.job_starts != starts:
+            found = self._repairs[service_id] = RepairCounts(starts)
+        return found
 
     def _open_secrets(self, service: Mapping[str, Any], blueprint: Blueprint) -> dict[str, Any]:
         sealed = service["properties"]
@@ -239,6 +305,7 @@ def _classify(report: Report, directory: str) -> DriftFinding:
         DRIFTED,
         "\n".join(describe_change(event, event.diff) for event in drifted),
         "\n".join(describe_change(event, diff) for event, diff in zip(drifted, own, strict=True)),
+        [event.resource.id for event in drifted],
     )
 
 

@@ -105,10 +105,10 @@ class AgentLoop:
             at_once = signals.wait(STOP_POLL_SECONDS) or at_once
 
     def _report_stop(self) -> None:
-        """Sets the status, so that the server need not wait for the silence. Every other request would undo it: the
-        threads that poll send none any more."""
+        """Sets the status, so that the server need not wait for the silence. Every other request would undo it: a thread
+        that found the agent running just before may be about to poll."""
         try:
-            self._agent.client.call(
+            self._agent.client.call_last(
                 "PUT", "/agents/me/status", {"status": "Disconnected"}, timeout_seconds=REPORT_STOP_SECONDS
             )
         except (Unreachable, ServerRefusal) as error:

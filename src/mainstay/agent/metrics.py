@@ -15,7 +15,9 @@ class AgentMetrics:
         self._lock = threading.Lock()
         self._jobs: dict[str, int] = dict.fromkeys(("complete", "fail", "release", "lost"), 0)
         self._seconds = 0.0
-        self._drift: dict[str, int] = dict.fromkeys(("InSync", "Drifted", "Repaired", "Unknown"), 0)
+        self._drift: dict[str, int] = dict.fromkeys(
+            ("InSync", "Drifted", "Repaired", "RepairDoesNotHold", "Unknown"), 0
+        )
         self._answered_at: float | None = None
         self.jobs_at_work = 0
 

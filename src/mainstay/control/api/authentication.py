@@ -71,4 +71,4 @@ async def _note_heartbeat(
     async with dependencies.store.transaction() as tx:
         # Read again inside: the clock may have stepped, and the sign of life must not be moved or missed.
         work = UnitOfWork(tx, dependencies.clock(), dependencies.tools, caller)
-        await agents.record_heartbeat(work, str(caller.agent_id))
+        await agents.record_heartbeat(work, str(caller.agent_id), reconnects=status in agents.RECONNECTS_FROM)

@@ -290,8 +290,9 @@ async def find_own(work: UnitOfWork, *, lock: bool = False) -> AgentRow:
     return await AGENTS.require(work.tx, str(work.required_caller.agent_id), lock=lock)
 
 
-async def record_heartbeat(work: UnitOfWork, agent_id: str) -> None:
-    if await store.record_heartbeat(work.tx, agent_id, work.now):
+async def record_heartbeat(work: UnitOfWork, agent_id: str, *, reconnects: bool = True) -> None:
+    """`reconnects` False: the request began while the agent was connected, so a Disconnected agent has said so since."""
+    if await store.record_heartbeat(work.tx, agent_id, work.now) or not reconnects:
         return
     agent = await AGENTS.find(work.tx, agent_id, lock=True)
     if agent is not None and agent.status in RECONNECTS_FROM:

@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.control.access import Role
 from mainstay.control.domain.blueprints import MAX_VERSION
-from mainstay.control.domain.conditions import ConditionStatus
+from mainstay.control.domain.conditions import ConditionStatus, differ_only_in_count
 from mainstay.control.domain.lifecycle import transitions
 from mainstay.control.domain.lifecycle.schema import Action, Lifecycle
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime
@@ -439,8 +439,12 @@ async def set_conditions(work: UnitOfWork, service: ServiceRow, wanted: list[Ser
         document["since"] = before["since"] if same and "since" in before else msgspec.to_builtins(work.now)
         conditions.append(document)
     refuse_large("conditions", conditions, MAX_CONDITIONS_BYTES)
-    definition = await job_chains.definition_of(work, service)
     after = msgspec.structs.replace(service, conditions=conditions)
+    if differ_only_in_count(service.conditions, conditions):
+        # Not worth an event or a version at every check.
+        await store.count_repairs(work.tx, service.id, conditions)
+        return after
+    definition = await job_chains.definition_of(work, service)
     return await job_chains.save_service(work, ServiceUpdate(before=service, after=after, definition=definition))
 
 

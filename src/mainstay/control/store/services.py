@@ -274,6 +274,15 @@ async def note_failure(tx: Transaction, service_id: str, failed_job_id: str | No
     await tx.defer("UPDATE services SET failed_job_id = :job WHERE id = :id", id=service_id, job=failed_job_id)
 
 
+async def count_repairs(tx: Transaction, service_id: str, conditions: list[dict[str, object]]) -> None:
+    """Stores conditions that differ only in a count; `updatedAt` and the version stay."""
+    await tx.execute(
+        "UPDATE services SET conditions = :conditions WHERE id = :id",
+        id=service_id,
+        conditions=encode_json(conditions),
+    )
+
+
 async def set_references(tx: Transaction, service_id: str, references: Sequence[tuple[str, str]]) -> None:
     """Replaces the references: (path, id of the target service)."""
     await tx.execute("DELETE FROM service_references WHERE service_id = :id", id=service_id)
