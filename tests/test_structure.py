@@ -41,7 +41,7 @@ BUDGET = {
     "control/store": 4680,
     "control/vault": 120,
     "control/web": 6970,
-    "converge": 3030,
+    "converge": 3020,
     "converge/health_checks": 60,
     "converge/host": 5150,
     "converge/manifest": 3360,

@@ -15,8 +15,7 @@ from mainstay.blueprints.findings import FileFindings, Findings, document_path
 from mainstay.blueprints.free_text_findings import find_unsafe_text
 from mainstay.blueprints.lookup_findings import find_unknown_lookups
 from mainstay.blueprints.sample_values import sample_roots
-from mainstay.blueprints.secret_findings import find_exposed_secrets
-from mainstay.blueprints.value_findings import find_wrong_control, find_wrong_outputs
+from mainstay.blueprints.value_findings import find_exposed_secrets, find_wrong_control, find_wrong_outputs
 from mainstay.control.domain.blueprints import undeclared_names
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.properties.contract import ASSUMED, Actor, EvaluationContext, Operation
