@@ -44,9 +44,8 @@ LEFT_OUT: dict[str, dict[str, dict[str, str]]] = {
         "grant": {CLI: "`agents add --no-grant`, `agents grant` and `withdraw`", PLANE: "`providers` of agentTypes"},
     },
     "/config-pool-values": {
-        "*": {PLANE: "`values` of the pool"},
+        "*": {PLANE: "`values` of the pool", FORM: "`web/pool_pages.py` adds many values at once"},
         "name": {CLI: "the value as text"},
-        "value": {FORM: "`add_values` of `web/views/pools.py` adds many at once"},
         "configPoolId": {CLI: "the argument of `config-pools add`"},
     },
     "/enrolment-codes": {

@@ -108,6 +108,7 @@ def test_the_pages_list_and_set_it(changed: ChangedProgram) -> None:
     listed = browser.get("/participants").text
     assert ">Contact</th>" in listed
     assert "ops@shown.example" in listed
+    assert "<span>Contact <bdi>ops@shown.example</bdi></span>" in browser.get(f"/participants/{row['id']}").text
     form = browser.get(f"/participants/{row['id']}/edit").text
     assert 'value="ops@shown.example"' in form
     assert "How to reach it." in form

@@ -195,11 +195,11 @@ def may_row(call: PageCall, noun: str, row: Row, action: str = "write") -> bool:
         return False
     relation = relation_of(call.caller, noun, action)
     return relation.everything or any(
-        row.get(_wire_name(column)) == call.caller.id_of(whose) for column, whose in relation.owners
+        row.get(wire_name(column)) == call.caller.id_of(whose) for column, whose in relation.owners
     )
 
 
-def _wire_name(column: str) -> str:
+def wire_name(column: str) -> str:
     head, *rest = column.split("_")
     return head + "".join(part.capitalize() for part in rest)
 

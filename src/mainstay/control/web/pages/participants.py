@@ -29,6 +29,11 @@ async def _show(call: PageCall) -> PageAnswer:
     values = {
         "participant": participant,
         "state": STATES[participant["status"]],
+        "details": [
+            (each.shown_heading, participant[each.name])
+            for each in NOUN.members
+            if each.name not in ("name", "status")
+        ],
         "holdings": holdings,
         "most_counted": store.MOST_COUNTED,
         "may_change": may_row(call, "participant", participant, "change"),

@@ -9,26 +9,9 @@ from mainstay.control.store.service_pools import ServicePoolValue, count_many, v
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
 from mainstay.control.web.declared_pages import declared_pages, form_fields
 from mainstay.control.web.drawings.pool_cells import MAX_CELLS
-from mainstay.control.web.noun_pages import (
-    Confirmation,
-    ConfirmedRequest,
-    NounField,
-    Row,
-    confirmed_pages,
-    may,
-    may_row,
-    noun_pages,
-)
-from mainstay.control.web.views.pools import (
-    AddedValues,
-    HeldValue,
-    PoolPicture,
-    add_values,
-    list_cells,
-    picture_of,
-    subnet_cells,
-    value_text,
-)
+from mainstay.control.web.noun_pages import NounField, Row, may, noun_pages
+from mainstay.control.web.pool_pages import PoolPages, ShownPool
+from mainstay.control.web.views.pools import HeldValue, PoolPicture, list_cells, picture_of, subnet_cells, value_text
 from mainstay.nouns.service_pools import NOUN
 
 API = "/api/v1/service-pools"
@@ -91,64 +74,23 @@ async def _list(call: PageCall) -> PageAnswer:
     return PageAnswer("pools.html", values)
 
 
-async def _page(call: PageCall, added: AddedValues | None = None) -> PageAnswer:
-    pool = await call.api("GET", f"{API}/{call.path['id']}")
-    after = call.asked("after")
-    query = [("servicePoolId", pool["id"]), ("sort", "createdAt"), ("pageSize", SHOWN_VALUES), ("after", after)]
-    page = await call.api("GET", VALUES, query=query)
-    rows = [
-        {
-            "id": each["id"],
-            "text": value_text(each["value"]),
-            "holder": each["service"] and each["service"]["name"],
-            "href": f"/services/{each['serviceId']}" if each.get("serviceId") else "",
-            "property": each.get("propertyName"),
-            "since": each.get("allocatedAt"),
-        }
+async def _read(call: PageCall, pool: Row) -> ShownPool:
+    query = [("servicePoolId", pool["id"]), ("sort", "createdAt"), ("pageSize", SHOWN_VALUES)]
+    page = await call.api("GET", VALUES, query=[*query, ("after", call.asked("after"))])
+    values = [
+        HeldValue(
+            each["id"],
+            value_text(each["value"]),
+            each["service"]["name"] if each["service"] else "",
+            f"/services/{each['serviceId']}",
+            each.get("propertyName"),
+            each.get("allocatedAt"),
+        )
         for each in page["items"]
     ]
-    may_write = may_row(call, "service_pool", pool)
-    values = {
-        "pool": pool,
-        "picture": (await _pictures(call, [pool], MAX_CELLS, call.asked("value") or None))[pool["id"]],
-        "scope": ("Set", pool.get("servicePoolSetName") or "", f"/pools?set={pool['servicePoolSetId']}"),
-        "rows": rows,
-        "holder_word": "Service",
-        "older": page.get("next"),
-        "after": after,
-        "base": f"/pools/{pool['id']}",
-        "values_base": "/pool-values",
-        "crumbs": [("/pools", "Pools")],
-        "is_list": pool["generatorType"] == "list",
-        "may_write": may_write,
-        "may_add": may_write and pool["generatorType"] == "list",
-        "added": added,
-        "topics": "service_pool service_pool_value service",
-    }
-    return PageAnswer("pool.html", values, status=400 if added is not None and added.refused else 200)
-
-
-async def _add(call: PageCall) -> PageAnswer:
-    pool = await call.api("GET", f"{API}/{call.path['id']}")
-    added = await add_values(call, VALUES, pool, "servicePoolId")
-    if added.refused:
-        return await _page(call, added)
-    notice = (
-        f"{added.added} values are added to {pool['name']}"
-        if added.added != 1
-        else f"A value is added to {pool['name']}"
-    )
-    return PageAnswer(redirect=f"/pools/{pool['id']}", notice=notice)
-
-
-async def _confirm_removal(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
-    value = await call.api("GET", f"{VALUES}/{call.path['id']}")
-    pool = value["servicePool"]
-    effects = [f"{value['name']} leaves the pool {pool['name']}. While a service has it, this is refused."]
-    page = f"/pools/{pool['id']}"
-    crumbs = [("/pools", "Pools"), (page, pool["name"])]
-    request = ConfirmedRequest("DELETE", f"{VALUES}/{value['id']}", page, f"{value['name']} is removed")
-    return Confirmation(f"Remove {value['name']}", "Remove the value", effects, crumbs), request
+    pictures = await _pictures(call, [pool], MAX_CELLS, call.asked("value") or None)
+    scope = ("Set", pool.get("servicePoolSetName") or "", f"/pools?set={pool['servicePoolSetId']}")
+    return ShownPool(pictures[pool["id"]], scope, values, page.get("next"))
 
 
 async def _fields(call: PageCall, row: Row | None) -> list[NounField]:
@@ -170,7 +112,6 @@ _PAGES = declared_pages(
     detail=True,
     new_explanation="Values are added on the page of the pool.",
 )
-WRITE = ("service_pool_value", "write")
 PAGES = (
     *(page for page in noun_pages(_PAGES) if page.path != "/pools"),
     WebPage(
@@ -180,7 +121,5 @@ PAGES = (
         access=("service_pool", "read"),
         navigation=NavigationEntry("Pools", "i-pool", 2, "Estate", "provider"),
     ),
-    WebPage(method="GET", path="/pools/{id}", act=_page, access=("service_pool", "read")),
-    WebPage(method="POST", path="/pools/{id}", act=_add, access=WRITE),
-    *confirmed_pages("/pool-values/{id}/delete", WRITE, _confirm_removal),
+    *PoolPages(_PAGES, "service", _read).pages(),
 )
