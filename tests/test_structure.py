@@ -35,7 +35,7 @@ BUDGET = {
     "blueprints": 1920,
     "cli": 10270,
     "control": 1110,
-    "control/api": 3450,
+    "control/api": 3510,
     "control/domain": 4730,
     "control/operations": 6390,
     "control/store": 4680,

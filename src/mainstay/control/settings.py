@@ -80,7 +80,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(ge=0),
         Meta(
             description="requests per second of one agent, or of one participant with all its tokens,"
-            " with bursts of four times as many; 0 for no limit; admins are not limited"
+            " with bursts of four times as many; 0 for no limit; admins are not limited. A body counts once more for every"
+            " 16 kB, a batch once for each of its requests. All agents of a participant together have ten times as many"
         ),
     ] = 50
     trusted_proxies: Annotated[

@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from mainstay.control.api.asgi import (
     send_stream,
 )
 from mainstay.control.api.authentication import authenticate
+from mainstay.control.api.bodies import PARSED_ON_LOOP_BYTES, DecodedBody
 from mainstay.control.api.contract import Answer, Call, Dependencies, Endpoint
 from mainstay.control.api.cross_origin import CrossOrigin, is_preflight, parse_origins
 from mainstay.control.api.endpoints import all_endpoints
@@ -140,7 +141,10 @@ async def _act(dependencies: Dependencies, endpoint: Endpoint, request: HttpRequ
         request.caller = await authenticate(dependencies, request.headers.get("authorization"))
         dependencies.limits.admit(request.caller)
         refuse_role(request.caller, endpoint)
-    return await endpoint.act(await read_call(dependencies, request))
+    call = await read_call(dependencies, request)
+    if len(call.raw_body) > PARSED_ON_LOOP_BYTES and endpoint.raw_body is None:
+        call = replace(call, raw_body=await asyncio.to_thread(DecodedBody.of, call.raw_body, call.caller))
+    return await endpoint.act(call)
 
 
 def _response_of(endpoint: Endpoint, answer: Answer) -> HttpResponse:
@@ -158,6 +162,8 @@ async def read_call(dependencies: Dependencies, request: HttpRequest) -> Call:
     query = request.query
     _refuse_zero_bytes(request.parameters, query)
     body = await _read_body(request, dependencies.settings)
+    if request.caller is not None:
+        dependencies.limits.admit_body(request.caller, len(body))
     return Call(
         dependencies,
         request.parameters,

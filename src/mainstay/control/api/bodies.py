@@ -9,6 +9,7 @@ from typing import TypeVar, get_type_hints
 
 import msgspec
 
+from mainstay.control.access import Caller, Role
 from mainstay.control.domain.faults import MAX_LISTED, PathFault, locate
 from mainstay.control.domain.old_clients import OLD_MEMBERS
 from mainstay.control.operations.machinery.bodies import PATTERN_FAULTS, AgentProtocolBody, Body
@@ -16,6 +17,12 @@ from mainstay.control.operations.machinery.refusals import BadInput, InvalidProp
 from mainstay.foundation.suggestions import did_you_mean
 
 MAX_DEPTH = 64
+# A larger body is parsed in a thread.
+PARSED_ON_LOOP_BYTES = 64 * 2**10
+# Commas and colons of a large body: one of many short values takes far longer to parse than others of its size.
+MAX_SEPARATORS = 200_000
+# A report of an agent is never refused for its length, and has more bytes than this for each.
+BYTES_PER_SEPARATOR = 6
 # Possessive, and accepts an unterminated string: a retry from every quote would take quadratic time.
 STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 # The kind of a bracket does not matter for the depth.
@@ -23,6 +30,7 @@ ONE_KIND = bytes.maketrans(b"{}", b"[]")
 NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 # An escaped half of a surrogate pair without its other half.
 HALF_PAIR = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]", re.DOTALL)
+# Also written as `\u003A`.
 ESCAPED_COLON = b"\\u003"
 WHERE = re.compile(r"^(?P<message>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 
@@ -33,7 +41,33 @@ B = TypeVar("B", bound=Body)
 S = TypeVar("S", bound=msgspec.Struct)
 
 
+class DecodedBody(bytes):
+    """A body that was decoded before it is read, in a thread."""
+
+    document: object = None
+    # Raised where the body is read, as for any other body. None: the body is sound.
+    fault: BadInput | None = None
+
+    @classmethod
+    def of(cls, raw: bytes, caller: Caller | None) -> DecodedBody:
+        decoded = cls(raw)
+        if not raw.strip():
+            return decoded
+        try:
+            if caller is None or caller.role is not Role.ADMIN:
+                is_agent = caller is not None and caller.role is Role.AGENT
+                _refuse_density(raw, max(MAX_SEPARATORS, len(raw) // BYTES_PER_SEPARATOR if is_agent else 0))
+            decoded.document = _decode_json(raw)
+        except BadInput as fault:
+            decoded.fault = fault
+        return decoded
+
+
 def _decode_json(raw: bytes) -> object:
+    if isinstance(raw, DecodedBody):
+        if raw.fault is not None:
+            raise raw.fault
+        return raw.document
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
         _refuse_depth(raw)
     try:
@@ -45,13 +79,33 @@ def _decode_json(raw: bytes) -> object:
         raise BadInput(f"the body is not JSON: {reason}", code="invalid_json") from None
     except RecursionError:
         raise BadInput("the body is nested too deeply", code="too_deep") from None
-    # A decoded document has one colon less for each duplicate key. An escaped colon would make up for it.
-    if ESCAPED_COLON in raw or raw.count(b":") != msgspec.json.encode(document).count(b":"):
+    # A decoded document has one colon less for each duplicate key. An escaped colon would make up for it, so then the
+    # strings do not count.
+    encoded = msgspec.json.encode(document)
+    if ESCAPED_COLON in raw:
+        has_duplicates = STRINGS.sub(b"", raw).count(b":") != STRINGS.sub(b"", encoded).count(b":")
+    else:
+        has_duplicates = raw.count(b":") != encoded.count(b":")
+    if has_duplicates:
         _refuse_duplicate_keys(raw)
     return document
 
 
+def _refuse_density(raw: bytes, most: int) -> None:
+    if raw.count(b",") + raw.count(b":") <= most:
+        return
+    without_texts = STRINGS.sub(b"", raw)
+    if without_texts.count(b",") + without_texts.count(b":") > most:
+        raise BadInput(
+            f"the body contains more than {most // 2:,} values; send fewer at once", code="too_many_values"
+        )
+
+
 def _refuse_duplicate_keys(raw: bytes) -> None:
+    if len(raw) > PARSED_ON_LOOP_BYTES:
+        # Finding the name takes a second decoder, which is a hundred times slower.
+        raise BadInput("the body contains a key twice", code="duplicate_key")
+
     def read_object(members: list[tuple[str, object]]) -> None:
         seen = set()
         for name, _ in members:

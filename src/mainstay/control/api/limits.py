@@ -1,4 +1,4 @@
-"""Rate limits: requests by caller, and failed attempts by address."""
+"""Rate limits: requests by caller and cost, and failed attempts by address."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from mainstay.control.api.errors import HttpRefusal
 
 MAX_KEYS = 10_000
 BURST_SECONDS = 4
+# Bytes of a body that cost as much as a request.
+BYTES_PER_REQUEST = 16 * 2**10
+# What all agents of a participant may do together, in rates of one agent, and for how long at once.
+SHARED_RATES = 10
+SHARED_BURST_SECONDS = 2
 FAILURES_PER_MINUTE = 10
 
 
@@ -35,18 +40,29 @@ class TokenBuckets:
 
 
 class RequestLimits:
-    """Limits an agent or a participant with all its tokens; an admin is not limited."""
+    """Limits an agent or a participant with all its tokens, and all agents of a participant together; an admin is not
+    limited."""
 
     def __init__(self, per_second: float) -> None:
-        self._buckets = TokenBuckets(per_second, per_second * BURST_SECONDS) if per_second > 0 else None
+        self._is_off = per_second <= 0
+        self._buckets = TokenBuckets(per_second, per_second * BURST_SECONDS)
+        shared = per_second * SHARED_RATES
+        self._shared = TokenBuckets(shared, shared * SHARED_BURST_SECONDS)
 
     def admit(self, caller: Caller, cost: int = 1) -> None:
-        """`cost`: the number of requests that this one contains."""
-        if self._buckets is None or caller.role is Role.ADMIN:
+        """`cost`: of how many requests this one is worth."""
+        if self._is_off or caller.role is Role.ADMIN:
             return
         wait = self._buckets.take(str(caller.agent_id or caller.participant_id), cost)
+        if not wait and caller.agent_id is not None:
+            wait = self._shared.take(str(caller.participant_id), cost)
         if wait:
             raise _too_many("rate_limited", "too many requests", wait)
+
+    def admit_body(self, caller: Caller, size: int) -> None:
+        """A body costs as much as its parsing, beyond the request itself."""
+        if size >= BYTES_PER_REQUEST:
+            self.admit(caller, size // BYTES_PER_REQUEST)
 
 
 class FailedAttempts:

@@ -11,40 +11,49 @@ from mainstay.control.access import Caller
 from mainstay.control.api.errors import HttpRefusal
 
 MAX_LONG_POLLS = 100
+# Of all agents of a participant.
+MAX_SHARED_LONG_POLLS = 1000
 RETRY_SECONDS = 5
 # How often a waiting request tries again while the database is unavailable, for example during a failover.
 UNAVAILABLE_SECONDS = 1.0
 
 
 class LongPollSlots:
-    """Limits the waiting requests of a caller, which is an agent or a participant with all its tokens."""
+    """Limits the waiting requests of a caller, which is an agent or a participant with all its tokens, and those of all
+    agents of a participant together."""
 
     def __init__(self) -> None:
         self._taken: Counter[str] = Counter()
 
     def refuse_if_full(self, caller: Caller) -> None:
-        if self._taken[_name(caller)] >= MAX_LONG_POLLS:
-            raise HttpRefusal(
-                429,
-                "too_many_waiting",
-                f"you already have {MAX_LONG_POLLS} waiting requests",
-                headers={"Retry-After": str(RETRY_SECONDS)},
-            )
+        for name, most, whose in _limits(caller):
+            if self._taken[name] >= most:
+                raise HttpRefusal(
+                    429,
+                    "too_many_waiting",
+                    f"{whose} already have {most} waiting requests",
+                    headers={"Retry-After": str(RETRY_SECONDS)},
+                )
 
     @contextlib.contextmanager
     def taken(self, caller: Caller) -> Iterator[None]:
-        name = _name(caller)
-        self._taken[name] += 1
+        names = [name for name, _, _ in _limits(caller)]
+        self._taken.update(names)
         try:
             yield
         finally:
-            self._taken[name] -= 1
-            if not self._taken[name]:
-                del self._taken[name]
+            self._taken.subtract(names)
+            for name in names:
+                if not self._taken[name]:
+                    del self._taken[name]
 
 
-def _name(caller: Caller) -> str:
-    return caller.agent_id or caller.participant_id or caller.token_id
+def _limits(caller: Caller) -> list[tuple[str, int, str]]:
+    """(key, most waiting requests, whose)."""
+    if caller.agent_id is None:
+        return [(caller.participant_id or caller.token_id, MAX_LONG_POLLS, "you")]
+    shared = (f"agents of {caller.participant_id}", MAX_SHARED_LONG_POLLS, "the agents of your participant")
+    return [(caller.agent_id, MAX_LONG_POLLS, "you"), shared]
 
 
 async def first_of(events: Sequence[asyncio.Event], seconds: float) -> None:

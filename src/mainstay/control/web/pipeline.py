@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from mainstay.control.api.application import (
     request_id_of,
 )
 from mainstay.control.api.asgi import HttpRequest, HttpResponse
+from mainstay.control.api.bodies import PARSED_ON_LOOP_BYTES
 from mainstay.control.api.contract import Call, Dependencies
 from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.web import sessions
@@ -112,7 +114,9 @@ class WebPipeline:
             refuse_role(caller, page)
         call = await read_call(self._dependencies, request)
         live_after = 0 if session is None else await self._hub.position()
-        page_call = PageCall(call, session, request.url, self._hub, live_after, _read_form(page, call))
+        is_large = len(call.raw_body) > PARSED_ON_LOOP_BYTES
+        form = await asyncio.to_thread(_read_form, page, call) if is_large else _read_form(page, call)
+        page_call = PageCall(call, session, request.url, self._hub, live_after, form)
         if page.method == "POST":
             purpose = sessions.SIGN_IN if session is None else sessions.SESSION
             sessions.refuse_foreign_form(call.headers, call.scheme, cookies.get(purpose), page_call.posted("csrf"))

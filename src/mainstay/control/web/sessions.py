@@ -120,6 +120,8 @@ async def sign_in(dependencies: Dependencies, value: str, client: str) -> str:
         raise HttpRefusal(
             403, "agent_token", "a token of an agent cannot sign in; use one of a participant or an admin"
         )
+    # A session is two writes.
+    dependencies.limits.admit(caller_of(found))
     async with dependencies.store.transaction() as tx:
         return await browser_sessions.open_session(tx, str(found["hash"]), now)
 
