@@ -225,10 +225,13 @@ OVERFLOW = """(width) => {
 
 
 def assert_fits(page: Page, width: int = PHONE_WIDTH) -> None:
-    """The document does not scroll sideways in a window of this width."""
+    """The document does not scroll sideways in a window of this width, nor by a pixel or two downwards."""
     before = page.viewport_size
     page.set_viewport_size({"width": width, "height": 844})
     found = page.evaluate(OVERFLOW, width)
+    higher = page.evaluate("document.documentElement.scrollHeight - window.innerHeight")
+    if higher in (1, 2):
+        found.append(f"document: {higher} px higher than the window")
     if before is not None:
         page.set_viewport_size(before)
     assert not found, f"{page.url} is wider than {width} px:\n" + "\n".join(found)

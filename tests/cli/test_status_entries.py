@@ -106,6 +106,10 @@ def test_an_exec_has_no_entry(mainstay: Run) -> None:
     )
 
 
+def test_a_command_is_neither_present_nor_absent(mainstay: Run) -> None:
+    assert "ensure" not in mainstay("status", "exec", "true").stdout
+
+
 # ---- accounts ----
 @pytest.fixture
 def _accounts() -> Iterator[None]:

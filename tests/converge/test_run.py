@@ -486,6 +486,8 @@ def test_the_summary_in_history_equals_that_of_the_run(mainstay: Mainstay, tmp_p
     output = mainstay("apply", str(manifest)).stdout.splitlines()
     [run_id] = History(StateDirectory(os.environ["MAINSTAY_STATE_DIR"])).runs()
     assert mainstay("history", "show", run_id).stdout.splitlines()[1:] == output
+    for words in (["last"], []):
+        assert mainstay("history", "show", *words).stdout.splitlines()[1:] == output
     assert "1 changed, 1 stable" in output[-1]
 
 

@@ -20,7 +20,6 @@ NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 SERVICE = """\
 [Unit]
 Description=Mainstay: scheduled apply {name}
-Documentation=man:systemd.service(5)
 Wants=network-online.target
 After=network-online.target
 
@@ -38,7 +37,6 @@ TIMER = """\
 {header}
 [Unit]
 Description=Mainstay: schedule {name}
-Documentation=man:systemd.timer(5)
 
 [Timer]
 {times}

@@ -37,7 +37,6 @@ CERTIFICATE_SETTINGS = ("tls_certificate", "tls_key")
 UNIT = """\
 [Unit]
 Description=Mainstay control plane
-Documentation=man:systemd.service(5)
 Wants=network-online.target
 After=network-online.target postgresql.service
 

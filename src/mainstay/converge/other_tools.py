@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainstay.foundation.suggestions import closest, did_you_mean
+from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ TYPES = {
     "cron": "use `file` below /etc/cron.d, or a timer unit",
     "hosts": "a manifest has no plays; its resources are for the host that applies it",
 }
+PLAYBOOK = {"hosts", "tasks", "roles", "become", "vars"}
 KEYS = {
     "notify": "let the other resource `subscribe` to this one",
     "before": "let the other resource `require` this one",
@@ -141,3 +143,14 @@ def meant_ensure(written: str, known: Sequence[str]) -> str:
             return f" (did you mean {state!r}?)"
     close = closest(written, known) if len(known) > 1 else None
     return f" (did you mean {close!r}?)" if close is not None else ""
+
+
+def several_types(keys: Iterable[str]) -> str:
+    """What is wrong with an entry of the resource list that has several keys."""
+    if "hosts" in keys and PLAYBOOK.issuperset(keys):
+        return (
+            "this is a play of an Ansible playbook; a manifest lists resources, such as `- package:`, for the host that"
+            " applies it: docs/guide/hosts/coming-from.md translates tasks"
+        )
+    keys = [shorten(key, 20) for key in keys]
+    return f"one entry names one type, this one has {len(keys)} keys: {', '.join(keys)}; begin each with its own `-`"

@@ -308,7 +308,10 @@ def _read_list(node: Node, read_item: Callable[[Node], Any]) -> tuple[Any, ...] 
     if isinstance(node, PlainScalar) and node.value is None:
         return None
     if not isinstance(node, list):
-        raise Unfit(f"expected a list, got {describe(node)}; begin each item with `- `")
+        # Not a value that may be secret, which is of another class.
+        written = node.text if isinstance(node, PlainScalar) else node if type(node) is str else ""
+        way_out = f"write [{shorten(written, 40)}]" if written else "begin each item with `- `"
+        raise Unfit(f"expected a list, got {describe(node)}; {way_out}")
     return tuple(_read_inside(child, index, read_item) for index, child in enumerate(node))
 
 

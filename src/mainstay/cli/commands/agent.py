@@ -35,7 +35,6 @@ UNIT_PATH = f"/etc/systemd/system/{UNIT_NAME}"
 UNIT = """\
 [Unit]
 Description=Mainstay agent
-Documentation=man:systemd.service(5)
 Wants=network-online.target
 After=network-online.target
 

@@ -1,4 +1,5 @@
-"""Lists past runs, newest first; `history show RUN` prints the report of one. RUN is an id or an id prefix."""
+"""Lists past runs, newest first; `history show RUN` prints the report of one. RUN is an id, an id prefix or `last`, which
+is also what `history show` alone shows."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SUMMARY = "list past runs, or show one"
 GROUP = "this host"
 DEFAULT_LIMIT = 20
+LAST = "last"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
     history = History(Session(RunRequest()).state)
     if not arguments.words:
         return _list_runs(history, arguments.limit, as_json=arguments.json)
-    if len(arguments.words) != 2 or arguments.words[0] != "show":
+    if len(arguments.words) > 2 or arguments.words[0] != "show":
         raise CommandRefused("use `mainstay history` or `mainstay history show RUN`")
-    return _show_run(history, arguments.words[1], as_json=arguments.json)
+    return _show_run(history, *arguments.words[1:], as_json=arguments.json)
 
 
 def _list_runs(history: History, limit: int, *, as_json: bool) -> int:
@@ -60,9 +62,12 @@ def _list_runs(history: History, limit: int, *, as_json: bool) -> int:
     return 0
 
 
-def _show_run(history: History, wanted: str, *, as_json: bool) -> int:
-    matching = [run_id for run_id in history.runs() if run_id.startswith(wanted)]
+def _show_run(history: History, wanted: str = LAST, *, as_json: bool) -> int:
+    runs = history.runs()
+    matching = runs[:1] if wanted == LAST else [run_id for run_id in runs if run_id.startswith(wanted)]
     if len(matching) != 1:
+        if not runs:
+            raise CommandRefused("there is no run yet", exit_code=EXIT_FAILED)
         how_many = "no run" if not matching else f"{len(matching)} runs"
         raise CommandRefused(
             f"{how_many} with an id that begins with {wanted!r}; `mainstay history` lists all runs",

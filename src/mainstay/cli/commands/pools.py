@@ -23,7 +23,7 @@ from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, Cell, age, format_value, print_table, progress_bar
 
-SUMMARY = "list pools and their usage; show, fill, create or remove one"
+SUMMARY = "list pools and their usage; show one, add values, create or remove one"
 GROUP = "operate"
 PATH = "/service-pools"
 VALUES = "/service-pool-values"
@@ -101,8 +101,10 @@ def _show_named(client: Client, arguments: argparse.Namespace) -> int:
     return _show_pool(client, arguments, find_named(client, PATH, arguments.name))
 
 
-def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str, Any]) -> int:
-    values = list_items(client, VALUES, {"servicePoolId": pool["id"]}, MAX_SHOWN)
+def _show_pool(
+    client: Client, arguments: argparse.Namespace, pool: Mapping[str, Any], *, with_values: bool = True
+) -> int:
+    values = list_items(client, VALUES, {"servicePoolId": pool["id"]}, MAX_SHOWN) if with_values else []
     usage = client.get(f"{PATH}/{pool['id']}/usage")
     set_name = client.get(f"{SETS}/{pool['servicePoolSetId']}")["name"]
     owners = _owner_names(client, values)
@@ -110,7 +112,8 @@ def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str,
 
 
 def _add_and_show(client: Client, arguments: argparse.Namespace) -> int:
-    return _show_pool(client, arguments, _add(client, arguments, arguments.pool))
+    # Not the rows of all values: the caller has just written them.
+    return _show_pool(client, arguments, _add(client, arguments, arguments.pool), with_values=arguments.json)
 
 
 def _create_subnet(client: Client, arguments: argparse.Namespace) -> int:

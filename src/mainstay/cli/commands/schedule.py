@@ -41,6 +41,7 @@ from mainstay.cli.systemd_units import (
 )
 from mainstay.cli.views.run_display import Palette, printable
 from mainstay.converge.host.sources import is_url
+from mainstay.converge.host.systemctl import RUNTIME_DIRECTORY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _list(as_json=arguments.json)
     if os.geteuid() != 0:
         raise CommandRefused("`mainstay schedule` writes systemd units that run as root: run it as root")
+    if not (arguments.noop or os.path.isdir(RUNTIME_DIRECTORY)):
+        raise CommandRefused(
+            f"`mainstay schedule` needs a running systemd, and {RUNTIME_DIRECTORY} does not exist; without it let cron or"
+            " your init run `mainstay apply`"
+        )
     if arguments.remove is not None:
         return _remove(arguments.remove, noop=arguments.noop)
     return _add(arguments)

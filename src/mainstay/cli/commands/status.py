@@ -102,7 +102,9 @@ def _show(state: dict[str, Any], *, after_another: bool) -> None:
     if after_another:
         print()
     width = max(len(key) for key in state)
+    is_command = state["resource"].startswith("exec#")
     for key, value in state.items():
-        if value is not None:
+        # A command is neither present nor absent.
+        if value is not None and not (is_command and key == "ensure"):
             text = str(value).lower() if isinstance(value, bool) else str(value)
             print(f"{key:<{width}}  {printable(text)}")

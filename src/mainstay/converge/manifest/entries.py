@@ -59,11 +59,9 @@ class ResourceReader:
                 self.faults.add(place, f"a resource is a map with one key, its type; got {describe(entry)}")
                 continue
             if len(entry) > 1:
-                types = ", ".join(shorten(key, 20) for key in entry)
-                self.faults.add(
-                    place,
-                    f"one entry names one type, this one has {len(entry)} keys: {types}; begin each with its own `-`",
-                )
+                from mainstay.converge.other_tools import several_types
+
+                self.faults.add(place, several_types(entry))
                 continue
             for type_name, body in entry.items():
                 self._read_entry(type_name, body, (*place, type_name))
