@@ -116,9 +116,11 @@ class MovingScenario:
         )
         return self.scenario.service(ordered["id"])
 
-    def move(self, service: Any, to: PlayedAgent, *, client: Client | None = None, **more: Any) -> Any:
+    def move(
+        self, service: Any, to: PlayedAgent, *, client: Client | None = None, force: bool = False, **more: Any
+    ) -> Any:
         sender = client or self.scenario.consumer
-        return sender.put(f"/services/{service['id']}/agent", {"agentId": to.id}, **more)
+        return sender.put(f"/services/{service['id']}/agent", {"agentId": to.id, "force": force}, **more)
 
     def read_secret(self, agent: PlayedAgent, reference: str, expect: int = 200) -> Any:
         found = agent.client.get(f"/vault/secrets/{reference.removeprefix('vault://')}", expect=expect)

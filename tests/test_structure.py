@@ -31,14 +31,14 @@ MOST_LINES_OF_A_MODULE = 600
 # Code lines of each package: no blank lines, comments and docstrings. A larger number needs a decision that says why.
 BUDGET = {
     ".": 1,
-    "agent": 2650,
+    "agent": 2670,
     "blueprints": 1920,
     "cli": 10280,
     "control": 1110,
-    "control/api": 3510,
+    "control/api": 3530,
     "control/domain": 4730,
-    "control/operations": 6390,
-    "control/store": 4680,
+    "control/operations": 6420,
+    "control/store": 4700,
     "control/vault": 120,
     "control/web": 6970,
     "converge": 3030,

@@ -158,6 +158,18 @@ def test_the_port_of_a_running_unit_goes_to_the_next_order_only_after_the_clean_
     assert is_taken(port)
 
 
+def test_clean_ups_begin_within_seconds_also_beside_one_that_takes_long(lab: OrphanLab) -> None:
+    """The agent reads its clean-ups once a minute; the server wakes it."""
+    lab.start()
+    services = [lab.created(groupId=lab.new_group()) for _ in range(2)]
+    (lab.root / "wait").touch()
+    for service in services:
+        lab.force_delete(service)
+        lab.wait_for_line(f"cleans {service['name']}")
+    (lab.root / "wait").unlink()
+    lab.wait_until_clean()
+
+
 def test_a_job_of_a_service_with_the_same_type_and_name_waits_for_the_clean_up(lab: OrphanLab) -> None:
     """In the other order the clean-up removes the files of the successor."""
     lab.start()

@@ -152,12 +152,19 @@ class Client:
 
         A body of bytes is sent as it is, every other one as JSON."""
         with self._gate.passing():
-            return self._call(method, path, body, query, headers, timeout_seconds)
+            return self._call(method, path, body, query, headers, timeout_seconds)[0]
+
+    def get_with_headers(
+        self, path: str, *, query: Mapping[str, object], timeout_seconds: float
+    ) -> tuple[Any, Mapping[str, str]]:
+        """Like `get`, with the headers of the response."""
+        with self._gate.passing():
+            return self._call("GET", path, None, query, None, timeout_seconds)
 
     def call_last(self, method: str, path: str, body: object, *, timeout_seconds: float) -> Any:
         """A request after which no thread sends another one."""
         self._gate.close()
-        return self._call(method, path, body, None, None, timeout_seconds)
+        return self._call(method, path, body, None, None, timeout_seconds)[0]
 
     def _call(
         self,
@@ -167,7 +174,7 @@ class Client:
         query: Mapping[str, object] | Sequence[tuple[str, object]] | None,
         headers: Mapping[str, str] | None,
         timeout_seconds: float,
-    ) -> Any:
+    ) -> tuple[Any, Mapping[str, str]]:
         sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
@@ -176,7 +183,7 @@ class Client:
         raw = self._read(reply)
         document: Any = _parse(raw) if _is_json(reply) else (raw or None)
         if reply.status < 300 and (sent["Accept"] != "application/json" or not isinstance(document, bytes)):
-            return document
+            return document, reply.headers
         if _is_refusal(reply.status, document):
             raise ServerRefusal(reply.status, document)
         retry_after = parse_count(reply.headers.get("Retry-After", ""), 0, LONGEST_RETRY_AFTER_SECONDS)

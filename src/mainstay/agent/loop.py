@@ -93,7 +93,7 @@ class AgentLoop:
     def _tasks(self) -> Iterator[Callable[[], None]]:
         yield self._cleaner.run
         yield self._poll
-        yield Planner(self._agent).run
+        yield Planner(self._agent, self._cleaner.notice).run
         if self._agent.settings.drift_seconds > 0:
             yield DriftWatch(self._agent).run
 

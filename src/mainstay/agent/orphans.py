@@ -38,6 +38,9 @@ class OrphanCleaner:
         # When a failed clean-up may run again.
         self._not_before: dict[str, float] = {}
         self._postponed = False
+        # Threads that clean up, and the orphans that they have or will have.
+        self._threads: list[threading.Thread] = []
+        self._in_progress: set[str] = set()
         # The list was read once; every orphan on it was tried once.
         self.was_read = threading.Event()
         self.was_tried = threading.Event()
@@ -52,8 +55,11 @@ class OrphanCleaner:
                 self._deliver_saved()
                 orphans = self._read()
                 self.was_read.set()
-                self._clean_up_all(orphans)
-                self.was_tried.set()
+                self._start_clean_ups(orphans)
+                if not self.was_tried.is_set():
+                    for thread in self._threads:
+                        thread.join()
+                    self.was_tried.set()
             except (Unreachable, ServerRefusal) as error:
                 self._handle_refusal(error)
             except Exception as error:  # noqa: BLE001  # a bug here must not keep the agent from its jobs
@@ -88,31 +94,42 @@ class OrphanCleaner:
         return found
 
     # ---- clean-ups ----
-    def _clean_up_all(self, orphans: Iterable[Mapping[str, Any]]) -> None:
-        """Clean-ups of services with the same type and name run one after the other, others in parallel."""
+    def _start_clean_ups(self, orphans: Iterable[Mapping[str, Any]]) -> None:
+        """Clean-ups of services with the same type and name run one after the other, others in parallel. They are not
+        waited for: a clean-up that takes long must not delay a new one."""
+        self._threads = [each for each in self._threads if each.is_alive()]
         saved = {entry.job_id for entry in self._journal.entries()}
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for orphan in orphans:
-            if orphan["id"] not in saved and self._not_before.get(orphan["id"], 0.0) <= now():
+            if orphan["id"] in self._in_progress:
+                # It may be postponed while the loop waits.
+                self._postponed = True
+            elif orphan["id"] not in saved and self._not_before.get(orphan["id"], 0.0) <= now():
                 groups.setdefault(service_key(orphan["service"]), []).append(orphan)
         waiting = list(groups.values())
-        threads = [
-            threading.Thread(target=self._work_off, args=(waiting,), name="clean-up", daemon=True)
-            for _ in range(min(self._agent.settings.jobs, len(waiting)))
-        ]
-        for thread in threads:
+        free = self._agent.settings.jobs - len(self._threads)
+        if not waiting or free <= 0:
+            return
+        # The list is read again while they run.
+        self._postponed = True
+        self._in_progress.update(orphan["id"] for group in waiting for orphan in group)
+        for _ in range(min(free, len(waiting))):
+            thread = threading.Thread(target=self._work_off, args=(waiting,), name="clean-up", daemon=True)
+            self._threads.append(thread)
             thread.start()
-        for thread in threads:
-            thread.join()
 
     def _work_off(self, waiting: list[list[Mapping[str, Any]]]) -> None:
-        while not self._agent.stopping.is_set():
+        while True:
             try:
                 group = waiting.pop()
             except IndexError:
                 return
             for orphan in group:
-                self._clean_up(orphan)
+                try:
+                    if not self._agent.stopping.is_set():
+                        self._clean_up(orphan)
+                finally:
+                    self._in_progress.discard(orphan["id"])
 
     def _clean_up(self, orphan: Mapping[str, Any]) -> None:
         agent, service = self._agent, orphan["service"]
@@ -183,6 +200,9 @@ class OrphanCleaner:
 
     def _deliver_saved(self) -> None:
         for entry in self._journal.entries():
+            if entry.job_id in self._in_progress:
+                # Its thread reports it.
+                continue
             if entry.result is None:
                 # The result carried a secret and was not written: the clean-up runs again.
                 self._journal.remove(entry.job_id)

@@ -5,7 +5,7 @@ Nothing of a plan is stored or logged: the request contains secrets."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mainstay.agent import job_documents
@@ -26,8 +26,10 @@ BUSY = "the agent is working on this service; plan again when it is done"
 
 
 class Planner:
-    def __init__(self, agent: AgentContext) -> None:
+    def __init__(self, agent: AgentContext, notice_orphans: Callable[[], None]) -> None:
         self._agent = agent
+        # Reads the clean-ups soon; the long poll for plans also returns for a new one.
+        self._notice_orphans = notice_orphans
         self._slots = threading.Semaphore(agent.settings.jobs)
 
     def run(self) -> None:
@@ -44,11 +46,13 @@ class Planner:
     def _poll(self, backoff: Backoff) -> Mapping[str, Any] | None:
         agent = self._agent
         try:
-            found = agent.client.get(
+            found, headers = agent.client.get_with_headers(
                 "/plans/pending",
                 query={"limit": 1, "wait": POLL_SECONDS},
                 timeout_seconds=POLL_SECONDS + POLL_GRACE_SECONDS,
             )
+            if headers.get("Mainstay-Wake") == "orphans":
+                self._notice_orphans()
             plans = require_items(found, PLAN)
             backoff.reset()
             return plans[0] if plans else None

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from mainstay.control.operations import agents, browser_sessions, jobs, plans
+from mainstay.control.operations import agents, browser_sessions, jobs, orphans, plans
 from mainstay.control.operations.events import chain_next
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.operations.retention import delete_expired
@@ -40,6 +40,7 @@ async def _disconnect_agents(work: UnitOfWork) -> bool:
 async def _forget_plans(work: UnitOfWork) -> None:
     await plans.forget_abandoned(work)
     await plans.wake(work)
+    await orphans.wake(work)
 
 
 async def _follow_clock(work: UnitOfWork) -> None:
@@ -62,7 +63,7 @@ TASKS = (
     Task("expire_browser_sessions", 600.0, lambda work: browser_sessions.delete_ended(work.tx, work.now)),
     # Deletes idempotency keys, with their stored answers, after a day.
     Task("expire_idempotency_keys", 600.0, lambda work: delete_older(work.tx, work.now - IDEMPOTENCY_KEYS_KEPT)),
-    # Deletes plan requests that a stopped server left behind, and wakes agents for those still unanswered.
+    # Deletes plan requests that a stopped server left behind, and wakes agents for unanswered ones and for clean-ups.
     Task("expire_plan_requests", 5.0, _forget_plans),
     # Compares the clock with the time since boot. After a step, moves deadlines, leases and last signs of life with it.
     Task("follow_clock", 0.5, _follow_clock),

@@ -257,7 +257,7 @@ def test_a_dry_run_names_every_run_of_the_move_in_order_and_what_is_not_done(
     service = moving.order(old)
     for agent, status in ((old, source), (new, target)):
         scenario.admin.patch(f"/agents/{agent.id}", {"status": status})
-    steps = moving.move(service, new, query={"dryRun": "true"})["steps"]
+    steps = moving.move(service, new, force=True, query={"dryRun": "true"})["steps"]
     names = {each.id: scenario.admin.get(f"/agents/{each.id}")["name"] for each in (old, new)}
     for step, agent, status, action, (manifests, summary) in zip(
         steps, (new, old), (target, source), ("create", "delete"), (first, second), strict=True
@@ -330,6 +330,34 @@ def test_the_version_of_the_service_counts(moving: MovingScenario, service: Any,
 
 def test_a_target_must_run_blueprints(moving: MovingScenario, service: Any) -> None:
     assert moving.move(service, moving.agent("10.2.0.1", asks=False), expect=400)["code"] == "no_blueprints"
+
+
+@pytest.mark.parametrize("status", ["Disconnected", "Error"])
+def test_a_target_that_is_not_connected_needs_force(
+    moving: MovingScenario, service: Any, new: PlayedAgent, status: str
+) -> None:
+    moving.scenario.admin.patch(f"/agents/{new.id}", {"status": status})
+    path, body = f"/services/{service['id']}/agent", {"agentId": new.id}
+    for query in ("", "?dryRun=true"):
+        refused = moving.scenario.consumer.put(path + query, body, expect=409)
+        assert refused["code"] == "agent_offline"
+    moving.scenario.consumer.put(path, {**body, "force": True})
+    new.complete(service)
+    assert moving.scenario.service(service["id"])["agentId"] == new.id
+
+
+def test_a_capacity_of_the_target_counts_moves_on_their_way(
+    moving: MovingScenario, old: PlayedAgent, service: Any, new: PlayedAgent
+) -> None:
+    """It binds the customer, not the admin."""
+    admin, another = moving.scenario.admin, moving.order(old, instance="two")
+    admin.patch(f"/agents/{new.id}", {"capacity": 1})
+    moving.move(service, new)
+    refused = moving.move(another, new, expect=400)
+    assert (refused["code"], refused["reasons"][0]["reason"]) == ("no_capacity", "capacity")
+    new.complete(service)
+    moving.move(another, new, expect=400)
+    moving.move(another, new, client=admin)
 
 
 def test_a_target_must_be_another_agent_of_a_fitting_type(

@@ -213,6 +213,39 @@ def test_a_failed_clean_up_is_counted_and_keeps_the_orphan_open(host: Host) -> N
     assert types == ["orphan.created", "orphan.failed", "orphan.failed", "orphan.confirmed"]
 
 
+def test_a_new_clean_up_ends_the_long_poll_for_plans_once(host: Host) -> None:
+    service = host.order()
+    host.scenario.complete(service)
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(host.scenario.agent.call, "GET", "/api/v1/plans/pending?wait=30", expect=200)
+        host.force_delete(service)
+        woken = poll.result(timeout=20)
+    assert (woken.body, woken.headers.get("mainstay-wake")) == ([], "orphans")
+    # The orphan is still open; a poll that returned for it again would make agents poll without a pause.
+    again = host.scenario.agent.call("GET", "/api/v1/plans/pending?wait=1", expect=200)
+    assert (again.body, again.headers.get("mainstay-wake")) == ([], None)
+
+
+def test_a_clean_up_that_came_between_two_polls_ends_the_next_one(host: Host) -> None:
+    service = host.order()
+    host.scenario.complete(service)
+    host.force_delete(service)
+    found = host.scenario.agent.call("GET", "/api/v1/plans/pending?wait=30", expect=200)
+    assert found.headers.get("mainstay-wake") == "orphans"
+
+
+def test_an_agent_may_wait_for_its_clean_ups(host: Host) -> None:
+    service = host.order()
+    host.scenario.complete(service)
+    assert host.scenario.agent.get("/orphans?wait=1")["items"] == []
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(host.scenario.agent.get, "/orphans?wait=30&pageSize=5")
+        host.force_delete(service)
+        assert [each["serviceId"] for each in poll.result(timeout=20)["items"]] == [service["id"]]
+    for client in (host.scenario.admin, host.scenario.provider):
+        assert client.get("/orphans?wait=1", expect=400)["code"] == "bad_query"
+
+
 def test_only_an_admin_forgets_an_orphan(host: Host) -> None:
     scenario = host.scenario
     service = host.order()

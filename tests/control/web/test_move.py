@@ -44,7 +44,10 @@ def test_a_service_is_moved_with_a_form(
     form = consumer.get(path)
     assert target.id in form.text
     assert service["agentId"] not in form.text
-    plan = submit(consumer, path, form, agentId=target.id)
+    refused = submit(consumer, path, form, expect=409, agentId=target.id)
+    assert "is not connected (Disconnected): the service would wait for it" in text_of(refused)
+    assert "Move although the agent is not connected" in text_of(refused)
+    plan = submit(consumer, path, refused, agentId=target.id, force="true")
     assert "10.1.0.1" in plan.text
     assert "now, and after the move" in text_of(plan)
     assert "applies manifests/all.yaml once it connects: it is offline" in text_of(plan)

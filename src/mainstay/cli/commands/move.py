@@ -22,6 +22,9 @@ GROUP = "operate"
 def configure(parser: argparse.ArgumentParser) -> None:
     add_argument(parser, "service", "SERVICE", "name, id or id prefix")
     add_argument(parser, "--agent", "AGENT", "name or id of the target", required=True)
+    parser.add_argument(
+        "--force", action="store_true", help="also to an agent that is not connected; the service waits for it"
+    )
     add_order_options(parser)
 
 
@@ -30,10 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
         service = find_service(client, arguments.service)
         target = find_agent(client, arguments.agent)
         members = members_of(client.get(f"/service-types/{service['serviceTypeId']}"))
+        # Servers of 0.1.0 do not know `force`.
+        body = {"agentId": target["id"], **({"force": True} if arguments.force else {})}
         try:
-            answer = send_order(
-                client, arguments, "PUT", f"/services/{service['id']}/agent", {"agentId": target["id"]}
-            )
+            answer = send_order(client, arguments, "PUT", f"/services/{service['id']}/agent", body)
         except ServerRefusal as refusal:
             raise CommandRefused(error_text(refusal, client.url, members)) from refusal
         code = finish_order(client, arguments, answer, "create", members, agent=target["name"])

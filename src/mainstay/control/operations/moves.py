@@ -7,6 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.control.domain.lifecycle.schema import Lifecycle
+from mainstay.control.domain.moves import CONNECTED
 from mainstay.control.domain.orphans import EndClean, on_failed_move
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.domain.properties.schema import PropertySchema
@@ -15,6 +16,7 @@ from mainstay.control.operations import orphans
 from mainstay.control.operations.machinery import job_chains, pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id
 from mainstay.control.operations.machinery.job_chains import OrderedChanges
+from mainstay.control.operations.machinery.placement import admit_named
 from mainstay.control.operations.machinery.property_decisions import relocate_properties
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
@@ -35,6 +37,8 @@ from mainstay.control.store.services import ServiceRow
 
 class MoveRequest(Body, frozen=True, kw_only=True):
     agent_id: Id
+    # Also to an agent that is not connected: the service then waits for it.
+    force: bool = False
     plan_digest: PlanDigestText | None = None
 
 
@@ -44,6 +48,7 @@ async def move(work: UnitOfWork, service: ServiceRow, wanted: MoveRequest, if_ve
     if service.status in definition.lifecycle.terminal_states:
         raise TerminalState(service.status)
     target = await _find_target(work, service, wanted.agent_id.lower())
+    await admit_named(work, target)
     await _refuse_immovable(work, service)
     changes = await _relocate(work, service, target, definition.properties)
     refuse_stale(service, if_version)
@@ -51,6 +56,12 @@ async def move(work: UnitOfWork, service: ServiceRow, wanted: MoveRequest, if_ve
     active = await active_job(work.tx, service.id)
     if active is not None:
         raise active_job_refusal(active)
+    if target.status != CONNECTED and not wanted.force:
+        raise Conflict(
+            f"agent {target.name} is not connected ({target.status}): the service would wait for it; start the agent,"
+            " or move with `force: true` (`mainstay move --force`)",
+            code="agent_offline",
+        )
     owed = await open_of_agent(work.tx, service.id, target.id)
     if owed:
         raise Conflict(

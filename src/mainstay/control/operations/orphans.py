@@ -18,6 +18,7 @@ from mainstay.control.operations.machinery.bodies import Body, Text
 from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import AgentNamed, Named, ServiceView, show_services
+from mainstay.control.operations.plans import ANNOUNCE_AGAIN_AFTER, MAX_ANNOUNCED, question_topic
 from mainstay.control.store import orphans as store
 from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.contract import encode_optional
@@ -57,17 +58,37 @@ class HostRemains:
 
 async def open_orphan(work: UnitOfWork, service: ServiceRow, reason: OrphanReason) -> None:
     """For a service that ended: its row keeps what the orphan holds."""
-    await work.insert(ORPHANS, _new_orphan(work, service, service.agent_id, service.provider_id, reason))
+    await _insert(work, _new_orphan(work, service, service.agent_id, service.provider_id, reason))
 
 
 async def open_on_host(work: UnitOfWork, service: ServiceRow, remains: HostRemains, schema: PropertySchema) -> None:
     """For a service that lives on elsewhere: the orphan has a snapshot and its own holdings."""
     orphan = _new_orphan(work, service, remains.agent_id, remains.provider_id, remains.reason)
-    await work.insert(ORPHANS, orphan)
+    await _insert(work, orphan)
     places = secrets_in(schema, remains.snapshot.properties)
     references = [place.reference.removeprefix(VAULT_PREFIX) for place in places]
     await store.insert_snapshot(work.tx, orphan.id, remains.snapshot, references)
     await give_to_orphan(work.tx, remains.values, orphan.id)
+
+
+async def _insert(work: UnitOfWork, orphan: OrphanRow) -> None:
+    await work.insert(ORPHANS, orphan)
+    work.tx.announce(question_topic(orphan.agent_id))
+
+
+async def is_unannounced(work: UnitOfWork) -> bool:
+    return await store.is_unannounced(work.tx, str(work.required_caller.agent_id))
+
+
+async def take_unannounced(work: UnitOfWork) -> bool:
+    """Whether the agent should read its clean-ups now."""
+    return await store.take_unannounced(work.tx, str(work.required_caller.agent_id))
+
+
+async def wake(work: UnitOfWork) -> None:
+    """Announces again: a replica that crashes between commit and announcement loses the announcement."""
+    for agent_id in await store.unannounced_agents(work.tx, work.now - ANNOUNCE_AGAIN_AFTER, MAX_ANNOUNCED):
+        work.tx.announce(question_topic(agent_id))
 
 
 def _new_orphan(

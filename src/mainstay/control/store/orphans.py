@@ -51,6 +51,29 @@ async def find_open(tx: Transaction, orphan_id: str) -> OrphanRow | None:
     return await ORPHANS.first(tx, f"id = :id AND closed_at IS NULL{tx.for_update}", id=orphan_id)
 
 
+async def is_unannounced(tx: Transaction, agent_id: str) -> bool:
+    """Whether the agent owes a clean-up that none of its long polls has returned for."""
+    statement = (
+        "SELECT 1 AS found FROM orphans WHERE agent_id = :agent_id AND announced = 0 AND closed_at IS NULL LIMIT 1"
+    )
+    return bool(await tx.fetch(statement, agent_id=agent_id))
+
+
+async def take_unannounced(tx: Transaction, agent_id: str) -> bool:
+    """Whether there was one. Each is taken once, so that an agent that ignores it does not poll without a pause."""
+    statement = "UPDATE orphans SET announced = 1 WHERE agent_id = :agent_id AND announced = 0 AND closed_at IS NULL"
+    return await tx.execute(statement, agent_id=agent_id) > 0
+
+
+async def unannounced_agents(tx: Transaction, before: datetime, limit: int) -> list[str]:
+    return await fetch_column(
+        tx,
+        "SELECT DISTINCT agent_id FROM orphans WHERE announced = 0 AND closed_at IS NULL AND created_at < :before"
+        f" LIMIT {int(limit)}",
+        before=to_microseconds(before),
+    )
+
+
 async def insert_snapshot(
     tx: Transaction, orphan_id: str, snapshot: OrphanSnapshot, references: Sequence[str]
 ) -> None:

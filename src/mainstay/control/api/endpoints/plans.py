@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.control.api.contract import LIMIT, MAX_WAIT_SECONDS, WAIT, Answer, Call, Endpoint
-from mainstay.control.operations import agents, plans
+from mainstay.control.operations import agents, orphans, plans
 from mainstay.control.operations.plans import PlanAnswer, PlanQuestion
 from mainstay.control.store.plans import PLAN_REQUESTS
 
@@ -16,14 +16,19 @@ async def _list_pending(call: Call) -> Answer:
     wait = call.number("wait", 0, 0, MAX_WAIT_SECONDS)
     await agents.note_blueprints(call.session)
 
-    async def check() -> list[PlanQuestion]:
+    async def check() -> list[tuple[list[PlanQuestion], bool]]:
+        """The requests, and whether the agent should read its clean-ups."""
         async with call.reading() as work:
-            if not await plans.is_asked(work):
+            if not (await plans.is_asked(work) or await orphans.is_unannounced(work)):
                 return []
         async with call.transaction() as work:
-            return await plans.take_questions(work, limit)
+            found = await plans.take_questions(work, limit), await orphans.take_unannounced(work)
+            return [found] if any(found) else []
 
-    return Answer(await call.wait_until_found(plans.question_topic(str(call.required_caller.agent_id)), check, wait))
+    topic = plans.question_topic(str(call.required_caller.agent_id))
+    found = await call.wait_until_found(topic, check, wait)
+    questions, wakes = found[0] if found else ([], False)
+    return Answer(questions, headers={"Mainstay-Wake": "orphans"} if wakes else {})
 
 
 async def _answer(call: Call) -> Answer:
@@ -39,7 +44,8 @@ ENDPOINTS = (
         path=f"{PATH}/pending",
         act=_list_pending,
         access=WORK,
-        summary="List plan requests for the agent, each once; `wait` holds the request until there is one",
+        summary="List plan requests for the agent, each once; `wait` holds the request until there is one, or a new clean-up:"
+        " the header `Mainstay-Wake: orphans` then tells the agent to read `/orphans`",
         answer=list[PlanQuestion],
         query=(LIMIT, WAIT),
         refusals=(400,),

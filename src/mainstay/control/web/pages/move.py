@@ -21,6 +21,7 @@ from mainstay.control.web.views.plans import MOVE, PlannedOrder
 
 ACCESS = ("service", "move")
 FIELD = "agentId"
+FORCE = "force"
 MAX_LISTED = 1000
 LEAD = (
     "The target creates the service and brings it to its state. When that succeeds, the service changes its agent, and the"
@@ -32,12 +33,13 @@ NO_PROPERTIES = PropertySchema(None, ())
 
 @dataclass(frozen=True, slots=True)
 class MoveForm:
-    """A move of one service. `agent_id` and `version` are as posted."""
+    """A move of one service. `agent_id`, `force` and `version` are as posted."""
 
     service: ServiceView
     definition: ServiceTypeDefinition
     agents: tuple[OfferingAgent, ...]
     agent_id: str
+    force: str
     version: str
 
     @property
@@ -60,7 +62,7 @@ class MoveForm:
     def request(self) -> PlannedRequest:
         headers = {"if-match": f'"{self.version}"'} if self.version else {}
         path = f"/api/v1/services/{self.service.id}/agent"
-        return PlannedRequest("PUT", path, {"agentId": self.agent_id}, headers)
+        return PlannedRequest("PUT", path, {"agentId": self.agent_id, "force": self.force == "true"}, headers)
 
     @property
     def offline(self) -> str:
@@ -78,7 +80,9 @@ async def _read_form(call: PageCall) -> MoveForm:
         service = await show_service(work, row)
     offers = await read_offers(call, service.service_type_id, service.consumer_id)
     agents = [agent for offer in offers.offers for agent in offer.agents if agent.id != service.agent_id]
-    return MoveForm(service, definition, tuple(agents), call.posted(FIELD), call.posted("version"))
+    return MoveForm(
+        service, definition, tuple(agents), call.posted(FIELD), call.posted(FORCE), call.posted("version")
+    )
 
 
 async def _show(call: PageCall) -> PageAnswer:
@@ -112,7 +116,7 @@ def _plan_page(form: MoveForm, found: OrderForecast, outdated: str = "") -> Page
         url=form.url,
         verb=form.verb,
         discard=form.page,
-        carried=[(FIELD, form.agent_id), ("version", form.version)],
+        carried=[(FIELD, form.agent_id), (FORCE, form.force), ("version", form.version)],
         edit="Choose another agent",
         outdated=outdated,
         order=PlannedOrder(MOVE, definition.lifecycle, definition.properties, form.service.properties),
@@ -122,6 +126,8 @@ def _plan_page(form: MoveForm, found: OrderForecast, outdated: str = "") -> Page
 
 def _form_page(form: MoveForm, *, fault: str = "", refusal: ApiRefusal | None = None) -> PageAnswer:
     service = form.service
+    # The box is needed only for an agent that is not connected.
+    asks_force = form.force == "true" or (refusal is not None and refusal.code == "agent_offline")
     scope = FormScope(NO_PROPERTIES, {}, service.status)
     return FormPage(
         heading=form.verb,
@@ -131,7 +137,7 @@ def _form_page(form: MoveForm, *, fault: str = "", refusal: ApiRefusal | None = 
         discard=form.page,
         lead=LEAD,
         form=build_form(scope, {}),
-        fields=(_agent_field(form, fault),),
+        fields=(_agent_field(form, fault), *((_force_field(form),) if asks_force else ())),
         faults=(PlacedFault(FIELD, fault, FIELD),) if fault else (),
         # A change by others in between is refused instead of overwritten.
         carried=[("version", str(service.version))],
@@ -156,6 +162,17 @@ def _agent_field(form: MoveForm, fault: str) -> FormField:
         required=True,
         hints=hints,
         faults=(fault,) if fault else (),
+    )
+
+
+def _force_field(form: MoveForm) -> FormField:
+    return FormField(
+        kind=ControlKind.CHECK,
+        name=FORCE,
+        path=FORCE,
+        label="Move although the agent is not connected",
+        checked=form.force == "true",
+        hints=("The service stays where it is until the agent connects and has created it.",),
     )
 
 
