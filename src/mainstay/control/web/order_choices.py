@@ -21,7 +21,7 @@ from mainstay.control.web.forms.choices import (
     ReferenceChoices,
     reference_types,
 )
-from mainstay.control.web.forms.form_paths import FormScope
+from mainstay.control.web.forms.form_state import FormScope
 from mainstay.control.web.forms.posted import PostedForm, read_posted
 
 MAX_LOOKUPS = 10

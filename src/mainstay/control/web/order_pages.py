@@ -13,7 +13,7 @@ from mainstay.control.domain.lifecycle.state_kind import kind_of_state
 from mainstay.control.operations.machinery.views import ServiceView
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall
 from mainstay.control.web.forms.fields import FormField, PlacedFault, PropertyForm, build_form
-from mainstay.control.web.forms.form_paths import FormScope
+from mainstay.control.web.forms.form_state import FormScope
 from mainstay.control.web.forms.posted import PostedForm
 from mainstay.control.web.planned_requests import OrderForecast
 from mainstay.control.web.views.plans import PlannedOrder, show_plan

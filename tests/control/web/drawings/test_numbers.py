@@ -12,18 +12,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from mainstay.control.web.drawings.agent_squares import (
-    ORDER,
+from mainstay.control.web.drawings.numbers import (
+    ACTIVITIES,
+    OTHER_STATES,
     AgentSquare,
+    JobSlot,
+    MetricPoint,
+    MetricSummary,
+    PoolCell,
+    StateShare,
+    UptimeDay,
     count_activities,
     draw_activity_mark,
     draw_agent_squares,
+    draw_job_bars,
+    draw_metric_chart,
+    draw_pool_bar,
+    draw_pool_cells,
+    draw_state_bar,
+    draw_uptime_bar,
+    legend_of,
+    percent,
+    summarize,
 )
-from mainstay.control.web.drawings.job_bars import JobSlot, draw_job_bars
-from mainstay.control.web.drawings.metric_chart import MetricPoint, MetricSummary, draw_metric_chart, summarize
-from mainstay.control.web.drawings.pool_cells import PoolCell, draw_pool_bar, draw_pool_cells
-from mainstay.control.web.drawings.state_bar import OTHER_STATES, StateShare, draw_state_bar, legend_of
-from mainstay.control.web.drawings.uptime_bar import UptimeDay, draw_uptime_bar, percent
 
 HOSTILE = '"><script>alert(1)</script>'
 TODAY = date(2026, 11, 16)
@@ -103,8 +114,8 @@ def test_each_agent_is_a_square_with_its_name() -> None:
 
 
 def test_every_activity_has_a_mark_of_its_own_in_the_legend() -> None:
-    marks = [draw_activity_mark(activity) for activity in ORDER]
-    assert len(set(marks)) == len(ORDER)
+    marks = [draw_activity_mark(activity) for activity in ACTIVITIES]
+    assert len(set(marks)) == len(ACTIVITIES)
     for mark in marks:
         # The words beside it carry the meaning.
         assert ET.fromstring(mark).attrib["aria-hidden"] == "true"

@@ -10,8 +10,7 @@ from form_browser import render
 from mainstay.control.domain.faults import PathFault
 from mainstay.control.web.forms.choices import FormChoices, OfferedValue, ReferenceChoice, ReferenceChoices
 from mainstay.control.web.forms.fields import ControlKind, FormField, PropertyForm, build_form
-from mainstay.control.web.forms.form_paths import FormScope
-from mainstay.control.web.forms.form_state import entries_of, initial_entries
+from mainstay.control.web.forms.form_state import FormScope, entries_of, initial_entries
 from property_requests import schema_of
 
 UUID = "11111111-1111-4111-8111-111111111111"

@@ -11,8 +11,7 @@ from mainstay.control.domain.faults import PathFault
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.web.forms.choices import FormChoices, ReferenceChoice, ReferenceChoices
 from mainstay.control.web.forms.fields import build_form
-from mainstay.control.web.forms.form_paths import FormScope
-from mainstay.control.web.forms.form_state import MAX_ENTRIES, add_row, initial_entries, remove_row
+from mainstay.control.web.forms.form_state import MAX_ENTRIES, FormScope, add_row, initial_entries, remove_row
 from mainstay.control.web.forms.posted import PostedForm, read_posted
 from property_requests import schema_of
 

@@ -15,8 +15,7 @@ from mainstay.control.domain.properties.contract import Actor, Operation
 from mainstay.control.domain.properties.engine import Accepted
 from mainstay.control.domain.values import canonical
 from mainstay.control.web.forms.fields import build_form
-from mainstay.control.web.forms.form_paths import FormScope
-from mainstay.control.web.forms.form_state import entries_of, initial_entries
+from mainstay.control.web.forms.form_state import FormScope, entries_of, initial_entries
 from mainstay.control.web.forms.posted import read_posted
 from property_requests import StubLookups, evaluation_context, schema_of
 from torture import count_of

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.lifecycle.svg import NO_MOVES, ServiceMoves, draw_svg, sentences
 from mainstay.control.domain.refusals import TooLargeToDraw
-from mainstay.control.web.drawings.elements import join
+from mainstay.control.web.drawings.numbers import join
 
 MAX_LISTED_ACTIONS = 200
 

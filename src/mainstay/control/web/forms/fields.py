@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from mainstay.control.domain.faults import PathFault
@@ -16,28 +16,26 @@ from mainstay.control.web.forms.choices import (
     service_choices,
     value_choices,
 )
-from mainstay.control.web.forms.form_paths import (
+from mainstay.control.web.forms.form_state import (
+    DOCUMENT,
+    MAX_INITIAL_ENTRIES,
+    TICKED,
     ExclusiveGroup,
+    FormEntries,
     FormPlace,
     FormScope,
     PlaceAccess,
     Structure,
     cleared_name,
+    count_rows,
     exclusive_groups,
+    is_document,
+    limit_of,
+    most_rows,
     root_members,
     row_name,
     segment_of,
     shown_name,
-)
-from mainstay.control.web.forms.form_state import (
-    DOCUMENT,
-    MAX_INITIAL_ENTRIES,
-    TICKED,
-    FormEntries,
-    count_rows,
-    is_document,
-    limit_of,
-    most_rows,
 )
 from mainstay.control.web.forms.hints import (
     count_limits,
@@ -214,15 +212,14 @@ def build_form(
     return PropertyForm(fields, builder.placed())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Builder:
-    def __init__(
-        self, scope: FormScope, entries: FormEntries, faults: Sequence[PathFault], retype: frozenset[str]
-    ) -> None:
-        self.scope = scope
-        self.entries = entries
-        self.faults = faults
-        self.retype = retype
-        self.placed_at: dict[int, str] = {}
+    scope: FormScope
+    entries: FormEntries
+    faults: Sequence[PathFault]
+    retype: frozenset[str]
+    # Index of a fault → name of the field that shows it.
+    placed_at: dict[int, str] = field(default_factory=dict)
 
     def placed(self) -> tuple[PlacedFault, ...]:
         return tuple(

@@ -9,7 +9,7 @@ from mainstay.control.domain.properties.contract import Actor, PropertyType, Sec
 from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.control.domain.properties.schema import PropertyComparison
 from mainstay.control.web.forms.choices import enumerated, option_type, reference_types
-from mainstay.control.web.forms.form_paths import GROUP_RULES, FormPlace, PlaceAccess
+from mainstay.control.web.forms.form_state import GROUP_RULES, FormPlace, PlaceAccess
 
 MAX_SHOWN = 200
 RELATIONS = {

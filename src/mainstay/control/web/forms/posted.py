@@ -13,28 +13,26 @@ from mainstay.control.domain.faults import PathFault
 from mainstay.control.domain.properties.contract import PropertyType
 from mainstay.control.domain.values import Properties, canonical, is_uuid, json_problem
 from mainstay.control.web.forms.choices import NO_REFERENCES, service_choices, value_choices
-from mainstay.control.web.forms.form_paths import (
+from mainstay.control.web.forms.form_state import (
+    DOCUMENT,
+    TICKED,
     ExclusiveGroup,
+    FormEntries,
     FormPlace,
     FormScope,
     PlaceAccess,
     Structure,
     cleared_name,
+    collect_entries,
+    count_rows,
     exclusive_groups,
+    is_document,
+    new_object_entries,
+    remove_row,
     root_members,
     row_name,
     segment_of,
     shown_name,
-)
-from mainstay.control.web.forms.form_state import (
-    DOCUMENT,
-    TICKED,
-    FormEntries,
-    collect_entries,
-    count_rows,
-    is_document,
-    new_object_entries,
-    remove_row,
     shown_text,
 )
 

@@ -17,8 +17,7 @@ from mainstay.control.web.action_addresses import action_address, action_in
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
 from mainstay.control.web.forms.choices import FormChoices
 from mainstay.control.web.forms.fields import ControlKind, build_form
-from mainstay.control.web.forms.form_paths import FormScope
-from mainstay.control.web.forms.form_state import FormEntries, add_row, initial_entries, remove_row
+from mainstay.control.web.forms.form_state import FormEntries, FormScope, add_row, initial_entries, remove_row
 from mainstay.control.web.forms.posted import PostedForm
 from mainstay.control.web.order_choices import read_form, read_offers, read_references
 from mainstay.control.web.order_fields import order_field, place_faults, with_faults

@@ -8,7 +8,7 @@ from typing import Any
 from mainstay.control.store.config_pools import count_values, values_with_holders
 from mainstay.control.web.contract import PageCall
 from mainstay.control.web.declared_pages import declared_pages
-from mainstay.control.web.drawings.pool_cells import MAX_CELLS
+from mainstay.control.web.drawings.numbers import MAX_CELLS
 from mainstay.control.web.noun_pages import Row, TableColumn, noun_pages, own_member
 from mainstay.control.web.pool_pages import PoolPages, ShownPool
 from mainstay.control.web.views.pools import HeldValue, list_cells, picture_of, value_text

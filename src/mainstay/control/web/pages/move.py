@@ -13,7 +13,7 @@ from mainstay.control.store.services import SERVICES
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
 from mainstay.control.web.forms.choices import ValueChoice
 from mainstay.control.web.forms.fields import ControlKind, FormField, PlacedFault, build_form
-from mainstay.control.web.forms.form_paths import FormScope
+from mainstay.control.web.forms.form_state import FormScope
 from mainstay.control.web.order_choices import read_offers
 from mainstay.control.web.order_pages import FormPage, PlanPage, service_facts
 from mainstay.control.web.planned_requests import OrderForecast, PlannedRequest, execute, forecast

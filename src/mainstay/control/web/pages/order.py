@@ -15,8 +15,7 @@ from mainstay.control.store.service_types import find_version
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
 from mainstay.control.web.forms.choices import FormChoices
 from mainstay.control.web.forms.fields import build_form
-from mainstay.control.web.forms.form_paths import FormScope
-from mainstay.control.web.forms.form_state import FormEntries, add_row, initial_entries, remove_row
+from mainstay.control.web.forms.form_state import FormEntries, FormScope, add_row, initial_entries, remove_row
 from mainstay.control.web.forms.posted import PostedForm
 from mainstay.control.web.noun_pages import may
 from mainstay.control.web.order_choices import OrderOffers, read_form, read_offers, read_references

@@ -14,15 +14,18 @@ from mainstay.control.operations.overview import SLOT_SECONDS, WINDOW, AgentSumm
 from mainstay.control.store.engine.paging import parse_listing
 from mainstay.control.store.events import EVENTS, entity_names
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
-from mainstay.control.web.drawings.agent_squares import (
+from mainstay.control.web.drawings.numbers import (
     AgentActivity,
     AgentSquare,
+    JobSlot,
+    StateShare,
     count_activities,
     draw_activity_mark,
     draw_agent_squares,
+    draw_job_bars,
+    draw_state_bar,
+    legend_of,
 )
-from mainstay.control.web.drawings.job_bars import JobSlot, draw_job_bars
-from mainstay.control.web.drawings.state_bar import StateShare, draw_state_bar, legend_of
 from mainstay.control.web.navigation import is_provider
 from mainstay.control.web.views.events import show_event
 

@@ -8,7 +8,7 @@ from mainstay.control.operations.machinery.pool_allocation import capacity, pars
 from mainstay.control.store.service_pools import ServicePoolValue, count_many, values_with_holders
 from mainstay.control.web.contract import NavigationEntry, PageAnswer, PageCall, WebPage
 from mainstay.control.web.declared_pages import declared_pages, form_fields
-from mainstay.control.web.drawings.pool_cells import MAX_CELLS
+from mainstay.control.web.drawings.numbers import MAX_CELLS
 from mainstay.control.web.noun_pages import NounField, Row, may, noun_pages
 from mainstay.control.web.pool_pages import PoolPages, ShownPool
 from mainstay.control.web.views.pools import HeldValue, PoolPicture, list_cells, picture_of, subnet_cells, value_text

@@ -33,8 +33,7 @@ from mainstay.control.store.services import (
 from mainstay.control.web.action_addresses import action_address
 from mainstay.control.web.contract import PageAnswer, PageCall, WebPage
 from mainstay.control.web.drawings.lifecycle import draw_lifecycle
-from mainstay.control.web.drawings.metric_chart import MetricPoint, draw_metric_chart
-from mainstay.control.web.drawings.uptime_bar import UptimeDay, draw_uptime_bar, percent
+from mainstay.control.web.drawings.numbers import MetricPoint, UptimeDay, draw_metric_chart, draw_uptime_bar, percent
 from mainstay.control.web.views.diffs import DiffBudget
 from mainstay.control.web.views.event_summary import event_words, initiator_of
 from mainstay.control.web.views.jobs import ShownJob, progress_word, shown_job

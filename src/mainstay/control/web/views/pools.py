@@ -9,7 +9,7 @@ import msgspec
 from markupsafe import Markup
 
 from mainstay.control.operations.machinery.pool_allocation import Subnet
-from mainstay.control.web.drawings.pool_cells import MAX_CELLS, NEARLY_FULL, PoolCell, draw_pool_bar, draw_pool_cells
+from mainstay.control.web.drawings.numbers import MAX_CELLS, NEARLY_FULL, PoolCell, draw_pool_bar, draw_pool_cells
 
 
 @dataclass(frozen=True, slots=True)
