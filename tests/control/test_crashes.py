@@ -247,6 +247,27 @@ def test_a_database_killed_at_any_instant_loses_nothing_acknowledged(
     assert violations(url) == []
 
 
+def test_a_damaged_write_ahead_log_is_reported_at_the_start(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as server:
+        for number in range(30):
+            server.admin.post("/participants", {"name": f"p{number}"})
+        server.process.kill()
+        server.process.wait()
+    log = tmp_path / "data" / "mainstay.db-wal"
+    content = bytearray(log.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 200] = bytes(byte ^ 0xFF for byte in content[middle : middle + 200])
+    log.write_bytes(content)
+    with running(tmp_path / "data") as server:
+        assert "the write-ahead log of the database is damaged" in server.log.read_text()
+        server.admin.get("/participants")
+        server.process.kill()
+        server.process.wait()
+    # A log that was cut off by a crash is no damage.
+    with running(tmp_path / "data") as server:
+        assert "damaged" not in server.log.read_text()
+
+
 def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
     """With SQLite every write is answered 503 while the disk is full, and succeeds when there is space again."""
     with running(tmp_path / "data") as server:
@@ -273,7 +294,11 @@ def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
             if refused == 2:
                 break
         assert refused == 2, "the disk was never full"
+        # A load balancer sends no more requests, and sends them again when there is space.
+        wait_for_readiness(admin, 503)
+        assert admin.call("GET", "/healthz").status == 200
         resource.prlimit(process, resource.RLIMIT_FSIZE, unlimited)
+        wait_for_readiness(admin, 200)
         after = write_many()
         assert {status for status, _ in after} == {201}
         made = {body["id"] for status, body in [*replies, *after] if status == 201}
@@ -286,6 +311,14 @@ def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
         assert {each["id"] for each in found} == made
         assert server.stop() == 0
         assert " bug " not in server.log.read_text()
+
+
+def wait_for_readiness(client: Client, status: int) -> None:
+    """The server tries to write every five seconds."""
+    until = time.monotonic() + 30
+    while client.call("GET", "/ready").status != status:
+        assert time.monotonic() < until, f"/ready is never {status}"
+        time.sleep(0.2)
 
 
 def wait_until_ready(client: Client) -> None:

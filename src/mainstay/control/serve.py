@@ -40,6 +40,7 @@ from mainstay.control.rulebook import installed_rulebook
 from mainstay.control.settings import BadSettings, ServerSettings
 from mainstay.control.store.engine.contract import Store
 from mainstay.control.store.engine.open import connected_store
+from mainstay.control.store.engine.sqlite import SqliteStore
 from mainstay.control.vault.keys import find_vault, load_vault
 from mainstay.control.web.pipeline import WebPipeline
 from mainstay.control.workers import Supervisor, shared_metrics_directory
@@ -167,8 +168,10 @@ def _bind(
     """Key, certificate and ports first: a refused start creates nothing."""
     find_vault(settings, environment)
     certificate = load_certificate(settings)
-    ports = [settings.port, *([settings.health_port] if settings.health_port else [])]
-    return [_listen(settings.host, port) for port in ports], certificate
+    places = [(settings.host, settings.port)]
+    if settings.health_port:
+        places.append((settings.health_host or settings.host, settings.health_port))
+    return [_listen(host, port) for host, port in places], certificate
 
 
 def _run_workers(settings: ServerSettings, environment: Mapping[str, str]) -> None:
@@ -215,6 +218,11 @@ async def _run_servers(
         token = await _make_admin_token(store, tools_without_clock, settings)
         clock = await start_clock(store)
         tools = replace(tools_without_clock, clock=clock, retention=_retention_periods(settings))
+        if isinstance(store, SqliteStore) and store.lost_pages:
+            log.warning(
+                "the write-ahead log of the database is damaged: the changes in its last pages are lost",
+                pages=store.lost_pages,
+            )
         measures = ServerMetrics()
         dependencies = Dependencies(
             store,
@@ -232,8 +240,9 @@ async def _run_servers(
         if settings.health_port:
             applications.append(make_application(replace(dependencies, is_health_port=True), health_only=True))
         servers = [
-            Server(application, settings, listening, certificate)
-            for application, listening in zip(applications, sockets, strict=True)
+            # Monitoring and load balancers speak plain HTTP on the second port.
+            Server(application, settings, listening, None if number else certificate)
+            for number, (application, listening) in enumerate(zip(applications, sockets, strict=True))
         ]
         _stop_on_signals(servers, dependencies.readiness)
         tasks = [

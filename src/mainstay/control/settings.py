@@ -53,8 +53,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ),
     ] = ""
     health_port: Annotated[
-        Port, Meta(description="second port, only for /healthz, /ready and /metrics; 0 for none")
+        Port, Meta(description="second port, only for /healthz, /ready and /metrics, without TLS; 0 for none")
     ] = 0
+    health_host: Annotated[str, Meta(description="address of the second port; default: host")] = ""
     cors_origins: Annotated[
         str, Meta(description="origins whose pages may call the API from a browser, separated by commas")
     ] = ""

@@ -157,12 +157,30 @@ def test_a_host_header_that_no_url_can_have_is_refused() -> None:
         ("localhost:8080", 200),
         ("[::1]:80", 200),
         ("", 200),
+        ("a:b:c", 400),
+        ("x:99999999999999999999", 400),
+        ("[::1é]:80", 400),
+        ("[::1", 400),
+        ("user@host", 400),
         ("a b", 400),
         ("a/b", 400),
         ("<x>", 400),
         ("ä", 400),
     ):
         assert ask(application(), "GET", "/things", {"Host": host}).status == status, host
+
+
+def test_an_unknown_path_with_a_bad_host_is_answered_with_the_document() -> None:
+    for path in ("/things", "/nothing"):
+        sent = ask(application(), "GET", path, {"Host": "a:b:c"})
+        assert (sent.status, sent.code) == (400, "bad_request")
+        assert sent.headers["x-request-id"]
+        assert sent.headers["x-content-type-options"] == "nosniff"
+
+
+def test_two_host_headers_are_refused() -> None:
+    sent = ask(application(), "GET", "/things", {"Host": "a", "host": "a"})
+    assert (sent.status, sent.code) == (400, "bad_request")
 
 
 PREFLIGHT = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "x-a, Authorization"}

@@ -10,8 +10,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import urllib3
 from jsonschema import Draft202012Validator
 
+from certificates import make_certificate
 from control_plane import Client, Reply, Server, running
 from fork_server import PROGRAM, run_program
 from mainstay.control.access import ACCESS, Role
@@ -256,6 +258,30 @@ def test_every_response_forbids_caches_and_type_guessing(server: Server, scenari
     ):
         assert reply.headers["cache-control"] == "no-store"
         assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_health_port_has_an_address_of_its_own_and_no_tls(tmp_path: Path) -> None:
+    make_certificate(tmp_path)
+    (port,) = free_ports(1)
+    settings = {
+        "MAINSTAY_HEALTH_PORT": str(port),
+        "MAINSTAY_HEALTH_HOST": "127.0.0.2",
+        "MAINSTAY_TLS_CERTIFICATE": str(tmp_path / "tls.pem"),
+        "MAINSTAY_TLS_KEY": str(tmp_path / "tls.key"),
+    }
+    with running(tmp_path / "data", environment=settings, ca_file=tmp_path / "tls.pem") as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        Client(f"http://127.0.0.2:{port}").call("GET", "/ready", expect=200)
+        with pytest.raises(urllib3.exceptions.HTTPError):
+            Client(f"http://127.0.0.1:{port}").call("GET", "/ready")
+
+
+def test_health_and_metrics_answer_head(embedded: Server) -> None:
+    client = Client(embedded.url)
+    for path in ("/healthz", "/ready", "/metrics"):
+        reply = client.call("HEAD", path, expect=200)
+        assert int(reply.headers["content-length"]) > 0
+    assert client.call("HEAD", "/api/v1/participants").status == 405
 
 
 def test_the_health_port_serves_only_health_and_metrics(tmp_path: Path) -> None:

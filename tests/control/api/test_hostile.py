@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from typing import Any
@@ -306,3 +307,12 @@ def test_an_agent_validates_for_its_own_participant(scenario: Scenario) -> None:
     assert scenario.admin.post(path, {"agentId": lonely["id"]}, expect=200)["valid"] is True
     scenario.admin.patch(f"/agents/{lonely['id']}", {"status": "Disabled"})
     scenario.admin.post(path, {"agentId": lonely["id"]}, expect=400)
+
+
+@pytest.mark.parametrize("value", ["1e308", "1.5", "9223372036854775808", "-1e400", "true", "[1]", "null"])
+def test_a_forged_cursor_is_refused(scenario: Scenario, value: str) -> None:
+    for path, sort in (("services", "created_at"), ("jobs", "created_at"), ("events", "sequence_number")):
+        text = f'["{sort}",{value},"x"]'.encode()
+        cursor = base64.urlsafe_b64encode(text).decode()
+        refused = scenario.consumer.get(f"/{path}", query={"after": cursor}, expect=400)
+        assert refused["code"] == "bad_query"

@@ -305,3 +305,12 @@ def test_static_files_need_no_session_and_run_nothing(server: Server) -> None:
         "/static/absent.css",
     ):
         assert WebSession(server.url).get(name, expect=None).status in (400, 404)
+
+
+def test_only_live_regions_are_fragments(people: dict[str, WebSession], rows: SampleRows) -> None:
+    for page in GUARDED_PAGES:
+        url = sample_path(page, rows)
+        for name in ("content", "title", "head", "alone", "list,content"):
+            reply = people["admin"].get(f"{url}{'&' if '?' in url else '?'}fragment={name}", expect=None)
+            if reply.status not in (303, 200) or name != "list,content":
+                assert reply.status in (303, 404), f"{url} {name}: {reply.status}"

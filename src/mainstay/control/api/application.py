@@ -36,7 +36,8 @@ from mainstay.control.settings import ServerSettings
 # Limit without a token: such requests have small bodies.
 OPEN_BODY_BYTES = 16 * 2**10
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-HOST = re.compile(r"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
+# A name or address, and a port (RFC 3986).
+HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z!$&'()*+,;=\-._~%]*)(?::[0-9]{0,5})?")
 # Responses contain tokens, secrets and data of tenants: no cache keeps them, and no browser guesses their type.
 SAFE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -84,10 +85,13 @@ class Application:
     async def _respond(self, request: HttpRequest) -> HttpResponse:
         if self.cross_origin is not None and is_preflight(request):
             return self.cross_origin.answer_preflight(request)
-        if not HOST.fullmatch(request.headers.get("host", "")):
+        if request.has_two_hosts or not HOST.fullmatch(request.headers.get("host", "")):
             raise HttpRefusal(400, "bad_request", "Invalid host header")
         by_method = self.routes.find(request.segments)
         route = by_method.get(request.method)
+        if route is None and request.method == "HEAD" and request.url in HEALTH_PATHS:
+            # Load balancers and monitoring send it. uvicorn leaves out the body.
+            route = by_method.get("GET")
         if route is not None:
             request.parameters = parameters_of(route.path, request.segments)
             return await route.serve(request)

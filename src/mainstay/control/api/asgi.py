@@ -40,6 +40,8 @@ class HttpRequest:
     parameters: Mapping[str, str] = field(default_factory=dict)
     # Set before roles and limits are checked: the log also names callers that are refused. None: not authenticated.
     caller: Caller | None = None
+    # A proxy in front may have read the other one.
+    has_two_hosts: bool = False
 
     @property
     def query(self) -> list[tuple[str, str]]:
@@ -84,6 +86,7 @@ def read_request(scope: Mapping[str, Any], receive: Receive) -> HttpRequest:
         scope["scheme"],
         client[0] if client else "",
         receive,
+        has_two_hosts=sum(name == b"host" for name, _ in scope["headers"]) > 1,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from mainstay.control.operations.machinery.bodies import Body, NoFields, refuse_
 from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
-from mainstay.control.store.engine.contract import Store, Unavailable
+from mainstay.control.store.engine.contract import Store, Unavailable, try_write
 from mainstay.control.store.engine.paging import parse_time
 from mainstay.control.store.engine.records import Record
 from mainstay.foundation.numbers import parse_count
@@ -32,11 +33,34 @@ B = TypeVar("B", bound=Body)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+# Between two trial writes, however often clients ask; also how long one waits for other writers.
+TRIAL_WRITE_SECONDS = 5.0
+
+
+@dataclass(slots=True)
 class Readiness:
     """`stopping` is set when a shutdown begins, so that load balancers send no more requests."""
 
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _writes: bool = True
+    _tried_at: float = -TRIAL_WRITE_SECONDS
+
+    async def can_write(self, store: Store) -> bool:
+        """Whether the last trial write succeeded: reads go on while the disk is full."""
+        if time.monotonic() < self._tried_at + TRIAL_WRITE_SECONDS:
+            return self._writes
+        self._tried_at = time.monotonic()
+        try:
+            async with asyncio.timeout(TRIAL_WRITE_SECONDS), store.transaction() as tx:
+                # On a full disk SQLite still finds space for a small write.
+                await try_write(tx, 64 if store.dialect == "sqlite" else 1)
+            self._writes = True
+        except TimeoutError:
+            # Other writers are at work.
+            self._writes = True
+        except Unavailable:
+            self._writes = False
+        return self._writes
 
 
 @dataclass(frozen=True, slots=True)

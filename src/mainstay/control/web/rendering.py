@@ -55,9 +55,10 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 
 def render_block(template: str, block: str, values: Mapping[str, Any]) -> str | None:
-    """One block of a page. None: the page has no such block."""
+    """A live region of a page. None: the page has no such region. The blocks of the frame are none: they need the whole
+    page."""
     found = _environment().get_template(template)
-    if block not in found.blocks:
+    if block not in found.blocks or block in _environment().get_template("frame.html").blocks:
         return None
     context = found.new_context(dict(values))
     return "".join(found.blocks[block](context))

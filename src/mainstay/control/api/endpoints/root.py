@@ -22,11 +22,14 @@ async def _is_alive(_call: Call) -> Answer:
 
 
 async def _is_ready(call: Call) -> Answer:
-    if call.dependencies.readiness.stopping.is_set():
+    dependencies = call.dependencies
+    if dependencies.readiness.stopping.is_set():
         return Answer(Health("DOWN"), status=503)
     try:
         async with call.reading() as work:
             await ping(work.tx)
+        if not await dependencies.readiness.can_write(dependencies.store):
+            return Answer(Health("DOWN"), status=503)
     except Unavailable:
         return Answer(Health("DOWN"), status=503)
     return Answer(Health("UP"))

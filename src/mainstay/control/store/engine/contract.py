@@ -80,6 +80,18 @@ async def ping(tx: Transaction) -> None:
     await tx.fetch("SELECT 1 AS one")
 
 
+async def try_write(tx: Transaction, rows: int) -> None:
+    """Writes rows of 2 kB that mean nothing, and deletes them. Raises `Unavailable`, here or at the commit, if the
+    database cannot write."""
+    await tx.execute(
+        "INSERT INTO batch_revisions (owner, revision) WITH RECURSIVE numbers (number) AS (SELECT 1 UNION ALL"
+        f" SELECT number + 1 FROM numbers WHERE number < {int(rows)})"
+        " SELECT '/ready/' || number || :padding, 0 FROM numbers",
+        padding="x" * 2000,
+    )
+    await tx.execute("DELETE FROM batch_revisions WHERE owner LIKE '/ready/%'")
+
+
 class ClockWatch:
     """Which step of the clock this process has adopted. A store calls `follow` in the first transaction after another
     one, before the transaction reads the clock. `follow` None: no clock is followed."""

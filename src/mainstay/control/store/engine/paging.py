@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -245,7 +246,9 @@ def _cursor(table: Table[R], sort: str, text: str) -> tuple[Value, str]:
     expected = str if table.kinds[sort] is ColumnKind.TEXT else int | float
     if column != sort or "\0" in record_id or not isinstance(value, expected) or "\0" in str(value):
         raise BadQuery("after is not a cursor of this list in this order")
-    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+    # Only a column of real numbers holds them, and none that is not finite.
+    fits = abs(value) <= MAX_INTEGER if isinstance(value, int) else table.kinds[sort] is ColumnKind.REAL
+    if not isinstance(value, str) and not (fits and isfinite(value)):
         raise BadQuery("after is not a cursor of this list in this order")
     return value, record_id
 

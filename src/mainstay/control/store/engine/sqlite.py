@@ -136,7 +136,10 @@ class SqliteStore:
         self._group: CommitGroup | None = None
         self._has_deferred_checks = False
         self._committing: set[asyncio.Task[None]] = set()
+        written = _logged_frames(path)
         self._writer = self._connect()
+        # How many pages of the write-ahead log SQLite has left out, because the log is damaged.
+        self.lost_pages = max(0, written - self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
         self._readers: asyncio.LifoQueue[sqlite3.Connection] = asyncio.LifoQueue()
         for _ in range(READERS):
             reader = self._connect()
@@ -298,6 +301,23 @@ class SqliteStore:
             for _ in range(READERS):
                 (await self._readers.get()).close()
             self._writer.close()
+
+
+def _logged_frames(path: Path) -> int:
+    """Pages that the write-ahead log holds up to its last commit, whether or not their checksums are right. Frames of an
+    earlier use of the file have another salt."""
+    log = path.with_name(f"{path.name}-wal")
+    found = 0
+    with suppress(FileNotFoundError), log.open("rb") as file:
+        header = file.read(32)
+        size = int.from_bytes(header[8:12], "big")
+        number = 0
+        while len(frame := file.read(24)) == 24 and frame[8:16] == header[16:24]:
+            number += 1
+            if frame[4:8] != bytes(4):
+                found = number
+            file.seek(size, os.SEEK_CUR)
+    return found
 
 
 def _fail(group: CommitGroup, error: Exception) -> None:
