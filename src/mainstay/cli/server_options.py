@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import contextmanager
 
-from mainstay.cli.main import add_argument
+from mainstay.cli.main import CommandRefused, add_argument, print_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from mainstay.control.settings import ServerSettings
 
@@ -38,13 +39,27 @@ def read_settings(arguments: argparse.Namespace, names: Iterable[str]) -> Server
     from mainstay.control.settings import load_settings
 
     if _has_password(getattr(arguments, "database_url", None) or ""):
-        from mainstay.cli.main import print_error
-
         print_error(
             "warning: other users can read the password of --database-url in the list of processes;"
             " set MAINSTAY_DATABASE_URL, or database_url in the file of --config"
         )
     return load_settings({name: getattr(arguments, name) for name in names}, os.environ, arguments.config)
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Refuses with a sentence if the settings are wrong, or the database cannot be used."""
+    from mainstay.control.settings import BadSettings
+    from mainstay.control.store.engine.backup import BadBackup
+    from mainstay.control.store.engine.contract import Unavailable
+    from mainstay.control.store.engine.migrations import ChangedMigration, NewerDatabase
+
+    try:
+        yield
+    except (BadBackup, BadSettings, ChangedMigration, NewerDatabase) as error:
+        raise CommandRefused(str(error)) from None
+    except Unavailable as error:
+        raise CommandRefused(f"the database is unreachable: {error}", exit_code=1) from None
 
 
 def _has_password(url: str) -> bool:

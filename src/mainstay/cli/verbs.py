@@ -5,47 +5,31 @@ A command with a `shown` verb also accepts a name in its place: `mainstay pools 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from mainstay.agent.client import Client
 from mainstay.cli.main import add_argument
+from mainstay.cli.remote.connection import connected
+from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.foundation import Struct
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from mainstay.agent.client import Client
-
-    Act = Callable[[Client, argparse.Namespace], int]
+Act = Callable[[Client, argparse.Namespace], int]
 
 
-class Verb:
+class Verb(Struct):
     """`act` runs the verb with a connected client. `of`: what it takes the name or id of, as help shows it.
     `configure` adds its other arguments."""
 
-    __slots__ = ("act", "configure", "name", "of", "summary")
-
-    def __init__(
-        self,
-        name: str,
-        summary: str,
-        act: Act,
-        configure: Callable[[argparse.ArgumentParser], None] | None = None,
-        *,
-        of: str | None = None,
-    ) -> None:
-        self.name = name
-        self.summary = summary
-        self.act = act
-        self.configure = configure
-        self.of = of
+    name: str
+    summary: str
+    act: Act
+    configure: Callable[[argparse.ArgumentParser], None] | None = None
+    of: str | None = None
 
 
 def add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, shown: str | None = None) -> None:
     """Adds the verbs; they and the command itself have the options of every command that calls a server."""
-    import argparse
-
-    from mainstay.cli.remote.connection_options import add_remote_options
-
     add_remote_options(parser)
     names = [verb.name for verb in verbs]
 
@@ -92,8 +76,6 @@ class _AnyWord(dict):  # type: ignore[type-arg]  # a view of argparse's own map
 
 def run_verb(arguments: argparse.Namespace, otherwise: Act) -> int:
     """Runs the verb of the arguments, or `otherwise` without a verb."""
-    from mainstay.cli.remote.connection import connected
-
     act: Act = getattr(arguments, "act", otherwise)
     with connected(arguments) as client:
         return act(client, arguments)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from mainstay.agent.client import Client
 
+    # Lists the values of an argument: client, arguments before it, what is typed of it.
+    Source = Callable[[Client, list[str], str], list[str]]
+
 SUMMARY = "print a completion script for your shell"
 GROUP = "this host"
 SHELLS = ("bash", "zsh", "fish")
@@ -215,14 +218,17 @@ def _named_items(client: Client, path: str, name: str) -> list[Any]:
     return _items(client, path, sort="name", pageSize=100, **({"name": name} if name else {}))
 
 
-def _ids(client: Client, path: str, describe: Callable[[Any], str], *, sort: str = "-createdAt") -> list[str]:
-    from mainstay.cli.remote.connection import short_id
+def _ids(path: str, describe: Callable[[Any], str], sort: str = "-createdAt") -> Source:
+    def list_ids(client: Client, _values: list[str], _current: str) -> list[str]:
+        from mainstay.cli.remote.connection import short_id
 
-    found = _items(client, path, sort=sort, pageSize=50)
-    return [f"{short_id(each['id'])}\t{describe(each)}" for each in found]
+        found = _items(client, path, sort=sort, pageSize=50)
+        return [f"{short_id(each['id'])}\t{describe(each)}" for each in found]
+
+    return list_ids
 
 
-def _named(path: str) -> Callable[[Client, list[str], str], list[str]]:
+def _named(path: str) -> Source:
     return lambda client, _values, current: [each["name"] for each in _named_items(client, path, current)]
 
 
@@ -266,23 +272,6 @@ def _property_names(client: Client, values: list[str], current: str) -> list[str
     return lines
 
 
-def _job_ids(client: Client, _values: list[str], _current: str) -> list[str]:
-    return _ids(client, "/jobs", lambda job: f"{job['action']} of {job['service']['name']}, {job['status']}")
-
-
-def _enrolment_code_ids(client: Client, _values: list[str], _current: str) -> list[str]:
-    return _ids(client, "/enrolment-codes", lambda code: f"{code['usesLeft']} of {code['count']} places left")
-
-
-def _orphan_ids(client: Client, _values: list[str], _current: str) -> list[str]:
-    return _ids(
-        client,
-        "/orphans",
-        lambda orphan: f"{orphan['serviceName']}, failed attempts: {orphan['attempts']}",
-        sort="createdAt",
-    )
-
-
 def _option_types(client: Client, _values: list[str], _current: str) -> list[str]:
     found = _items(client, "/service-option-types", sort="type", pageSize=100)
     return [f"{each['type']}\t{each['name']}" for each in found]
@@ -306,12 +295,16 @@ def _rollout_words(client: Client, _values: list[str], current: str) -> list[str
 def _rollouts(client: Client, values: list[str], current: str) -> list[str]:
     if values and values[0] == "versions":
         return _named("/service-types")(client, [], current)
-    return _ids(
-        client, "/rollouts", lambda each: f"{each['action']} of {each['serviceType']['name']}, {each['status']}"
-    )
+    return ROLLOUT_IDS(client, values, current)
 
 
-SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
+def _describe_run(record: Any) -> str:
+    """A job or a roll-out."""
+    return f"{record['action']} of {(record.get('service') or record['serviceType'])['name']}, {record['status']}"
+
+
+ROLLOUT_IDS = _ids("/rollouts", _describe_run)
+SOURCES: dict[str, Source] = {
     "TYPE": _named("/service-types"),
     "SERVICE": _service_names,
     "ACTION": _available_actions,
@@ -329,9 +322,11 @@ SOURCES: dict[str, Callable[[Client, list[str], str], list[str]]] = {
     "BLUEPRINT": _blueprint_names,
     "DIGEST|NAME@VERSION": _blueprint_names,
     "DIGEST|NAME[@VERSION]": _blueprint_names,
-    "JOB": _job_ids,
-    "CODE-ID": _enrolment_code_ids,
-    "ORPHAN": _orphan_ids,
+    "JOB": _ids("/jobs", _describe_run),
+    "CODE-ID": _ids("/enrolment-codes", lambda code: f"{code['usesLeft']} of {code['count']} places left"),
+    "ORPHAN": _ids(
+        "/orphans", lambda each: f"{each['serviceName']}, failed attempts: {each['attempts']}", "createdAt"
+    ),
     "ROLLOUT": _rollouts,
     "TYPE|list|status|pause|resume|abort|versions": _rollout_words,
 }

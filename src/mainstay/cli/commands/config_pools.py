@@ -8,13 +8,14 @@ network, as in `mainstay pools add`. `config-pools remove` removes a pool, or wi
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mainstay.agent.client import Client
 from mainstay.cli.main import add_argument, print_json
 from mainstay.cli.remote.connection import find_named, find_owner, list_items, short_id
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
+from mainstay.cli.remote.removal import print_list
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.tables import GOOD, Cell, age, format_value, print_table
 
@@ -52,27 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list_pools(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, PATH, {"sort": "name"})
-    if arguments.json:
-        print_json(found)
-    elif found:
-        owners = _owner_names(client)
-        print_table(
-            ("POOL", "TYPE", "VALUES", "OWNER", "AGE", "ID"),
-            [
-                [
-                    each["name"],
-                    each["type"],
-                    each["propertyType"],
-                    owners.get(each["participantId"], each["participantId"] or GLOBAL),
-                    age(each["createdAt"]),
-                    short_id(each["id"]),
-                ]
-                for each in found
-            ],
-        )
-    else:
-        print("There is no config pool yet; `mainstay config-pools add POOL` creates one.")
-    return 0
+    headers = ("POOL", "TYPE", "VALUES", "OWNER", "AGE", "ID")
+    empty = "There is no config pool yet; `mainstay config-pools add POOL` creates one."
+    return print_list(arguments, found, headers, _rows(client, found), empty)
+
+
+def _rows(client: Client, found: Sequence[Any]) -> Iterator[list[Cell]]:
+    owners = _owner_names(client)
+    for each in found:
+        owner = owners.get(each["participantId"], each["participantId"] or GLOBAL)
+        named = [each["name"], each["type"], each["propertyType"], owner]
+        yield [*named, age(each["createdAt"]), short_id(each["id"])]
 
 
 def _owner_names(client: Client) -> dict[str | None, str]:

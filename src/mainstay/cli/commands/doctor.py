@@ -10,9 +10,10 @@ from __future__ import annotations
 import argparse
 import os
 
-from mainstay.cli.main import CommandRefused
+from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, read_settings
+from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, database_errors, read_settings
+from mainstay.cli.views.run_display import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,12 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         with connected(arguments) as client:
             found = client.get("/doctor")
     if arguments.json:
-        from mainstay.cli.main import print_json
-
         print_json(found)
     else:
-        from mainstay.cli.views.run_display import printable
-
         for each in found:
             print(printable(f"{each['subject']}: {each['message']} [{each['code']}]"))
             print(printable(f"  $ {each['command']}"))
@@ -57,8 +54,6 @@ def _read_database(arguments: argparse.Namespace) -> Sequence[Mapping[str, Any]]
         import msgspec
 
         from mainstay.control.maintenance import run_doctor
-        from mainstay.control.settings import BadSettings
-        from mainstay.control.store.engine.contract import Unavailable
     except ModuleNotFoundError:
         # Without the server packages there is no database here.
         if is_named:
@@ -66,15 +61,11 @@ def _read_database(arguments: argparse.Namespace) -> Sequence[Mapping[str, Any]]
         return None
     import asyncio
 
-    try:
+    with database_errors():
         settings = read_settings(arguments, DATABASE_SETTINGS)
-        if settings.is_embedded and not os.path.exists(settings.store_url.removeprefix("sqlite://")):
-            if not is_named and "MAINSTAY_DATA_DIR" not in os.environ:
-                return None
+        if not settings.is_embedded or os.path.exists(settings.store_url.removeprefix("sqlite://")):
+            found: Sequence[Mapping[str, Any]] = msgspec.to_builtins(asyncio.run(run_doctor(settings, os.environ)))
+            return found
+        if is_named or "MAINSTAY_DATA_DIR" in os.environ:
             raise CommandRefused(f"there is no database in {settings.data_dir}; use --data-dir")
-        found: Sequence[Mapping[str, Any]] = msgspec.to_builtins(asyncio.run(run_doctor(settings, os.environ)))
-    except BadSettings as error:
-        raise CommandRefused(str(error)) from None
-    except Unavailable as error:
-        raise CommandRefused(f"the database is unreachable: {error}", exit_code=1) from None
-    return found
+    return None

@@ -11,14 +11,14 @@ of any size. `pools remove POOL` removes a pool, with --value only these values;
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, add_argument, print_json, whole_number
 from mainstay.cli.remote.connection import find_named, list_items, name_of, short_id
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
-from mainstay.cli.remote.removal import removal_verb
+from mainstay.cli.remote.removal import print_list, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import BAD, BUSY, GOOD, Cell, age, format_value, print_table, progress_bar
@@ -29,6 +29,7 @@ PATH = "/service-pools"
 VALUES = "/service-pool-values"
 SETS = "/service-pool-sets"
 POOLS = PoolKind(PATH, VALUES, "servicePoolId")
+HEADERS = ("POOL", "TYPE", "SET", "VALUES", "USED", "TOTAL", "ALLOCATED", "FREE")
 MAX_SHOWN = 500
 BATCH_SIZE = 50
 NEARLY_FULL = 0.8
@@ -84,17 +85,14 @@ def _list_pools(client: Client, arguments: argparse.Namespace) -> int:
         {**each, "usage": client.get(f"{PATH}/{each['id']}/usage")}
         for each in list_items(client, PATH, {"sort": "name"}, MAX_SHOWN)
     ]
-    if arguments.json:
-        print_json(pools)
-    elif pools:
-        sets = {each["id"]: each["name"] for each in list_items(client, SETS)}
-        print_table(
-            ("POOL", "TYPE", "SET", "VALUES", "USED", "TOTAL", "ALLOCATED", "FREE"),
-            [_row(each, sets.get(each["servicePoolSetId"], "")) for each in pools],
-        )
-    else:
-        print("There is no pool yet. Only its provider and admins see a pool; `mainstay pools add POOL` creates one.")
-    return 0
+    empty = "There is no pool yet. Only its provider and admins see a pool; `mainstay pools add POOL` creates one."
+    return print_list(arguments, pools, HEADERS, _rows(client, pools), empty)
+
+
+def _rows(client: Client, pools: Sequence[Any]) -> Iterator[list[Cell]]:
+    sets = {each["id"]: each["name"] for each in list_items(client, SETS)}
+    for each in pools:
+        yield _row(each, sets.get(each["servicePoolSetId"], ""))
 
 
 def _show_named(client: Client, arguments: argparse.Namespace) -> int:
@@ -226,10 +224,7 @@ def _show(arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str,
     if arguments.json:
         print_json(pool)
         return 0
-    print_table(
-        ("POOL", "TYPE", "SET", "VALUES", "USED", "TOTAL", "ALLOCATED", "FREE"),
-        [_row(pool, set_name)],
-    )
+    print_table(HEADERS, [_row(pool, set_name)])
     if pool["values"]:
         print()
         print_table(

@@ -14,7 +14,7 @@ import argparse
 import os
 
 from mainstay.cli.main import CommandRefused, add_argument, add_switch
-from mainstay.cli.server_options import METAVARS, add_setting_options, read_settings
+from mainstay.cli.server_options import METAVARS, add_setting_options, database_errors, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,11 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    import asyncio
+
     from mainstay.control.serve import migrate, run_server
-    from mainstay.control.settings import BadSettings
-    from mainstay.control.store.engine.backup import BadBackup
-    from mainstay.control.store.engine.contract import Unavailable
-    from mainstay.control.store.engine.migrations import ChangedMigration, NewerDatabase
 
     if (arguments.file is None) == (arguments.verb in ("backup", "restore")):
         raise CommandRefused("use `mainstay server backup FILE` or `mainstay server restore FILE`")
@@ -63,41 +61,30 @@ def run(arguments: argparse.Namespace) -> int:
         return install(arguments)
     if arguments.uninstall or arguments.noop:
         raise CommandRefused("--uninstall and --noop belong to `mainstay server install`")
-    try:
+    with database_errors():
         settings = read_settings(arguments, METAVARS)
         if arguments.verb == "migrate":
-            import asyncio
-
             done = asyncio.run(migrate(settings))
             print("\n".join(f"applied {name}" for name in done) or "The database is up to date.")
-            return 0
-        if arguments.verb == "admin-token":
-            return _write_admin_token(settings, replace=arguments.force)
-        if arguments.verb in ("backup", "restore"):
-            return _back_up_or_restore(arguments.verb, settings, arguments.file)
-        run_server(settings, os.environ)
-    except (BadBackup, BadSettings, ChangedMigration, NewerDatabase) as error:
-        raise CommandRefused(str(error)) from None
-    except Unavailable as error:
-        raise CommandRefused(f"the database is unreachable: {error}", exit_code=1) from None
-    except OSError as error:
-        raise CommandRefused(
-            f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", exit_code=1
-        ) from None
+        elif arguments.verb == "admin-token":
+            _write_admin_token(settings, replace=arguments.force)
+        elif arguments.verb in ("backup", "restore"):
+            _back_up_or_restore(arguments.verb, settings, arguments.file)
+        else:
+            run_server(settings, os.environ)
     return 0
 
 
-def _write_admin_token(settings: ServerSettings, *, replace: bool) -> int:
+def _write_admin_token(settings: ServerSettings, *, replace: bool) -> None:
     import asyncio
 
     from mainstay.control.maintenance import write_admin_token
 
     path = asyncio.run(write_admin_token(settings, replace=replace))
     print(f"wrote a new admin token to {path}; log in with `mainstay login URL --data-dir {path.parent}`")
-    return 0
 
 
-def _back_up_or_restore(verb: str, settings: ServerSettings, file: str) -> int:
+def _back_up_or_restore(verb: str, settings: ServerSettings, file: str) -> None:
     import asyncio
     from pathlib import Path
 
@@ -108,4 +95,3 @@ def _back_up_or_restore(verb: str, settings: ServerSettings, file: str) -> int:
         print(f"wrote {file}; store the vault key separately")
     else:
         print(f"restored {asyncio.run(restore(settings, Path(file)))} rows")
-    return 0

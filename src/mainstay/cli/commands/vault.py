@@ -16,7 +16,7 @@ import os
 import sys
 
 from mainstay.cli.main import CommandRefused, add_argument, add_switch
-from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, read_settings
+from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, database_errors, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,24 +44,15 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from mainstay.control.maintenance import delete_lost_secrets
-    from mainstay.control.settings import BadSettings
-    from mainstay.control.store.engine.contract import Unavailable
-    from mainstay.control.store.engine.migrations import ChangedMigration, NewerDatabase
 
     if arguments.yes and arguments.verb != "discard":
         raise CommandRefused("--yes is an option of `mainstay vault discard`")
-    try:
+    with database_errors():
         settings = read_settings(arguments, DATABASE_SETTINGS)
         if arguments.verb == "clean":
             print(f"deleted {asyncio.run(delete_lost_secrets(settings))} secrets without an owner")
             return 0
-        if arguments.verb == "discard":
-            return _discard(settings, ask=not arguments.yes)
-        return _rotate(settings)
-    except (BadSettings, ChangedMigration, NewerDatabase) as error:
-        raise CommandRefused(str(error)) from None
-    except Unavailable as error:
-        raise CommandRefused(f"the database is unreachable: {error}", exit_code=1) from None
+        return _discard(settings, ask=not arguments.yes) if arguments.verb == "discard" else _rotate(settings)
 
 
 def _rotate(settings: ServerSettings) -> int:

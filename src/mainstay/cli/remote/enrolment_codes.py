@@ -19,9 +19,9 @@ from mainstay.cli.remote.connection import (
     print_warning,
     short_id,
 )
-from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome
+from mainstay.cli.remote.removal import add_yes_option, confirm, print_list, print_outcome
 from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, DIM, GOOD, Cell, local_time, print_table
+from mainstay.cli.views.tables import BAD, DIM, GOOD, Cell, local_time
 
 PATH, NOUN = "/enrolment-codes", "enrollment code"
 
@@ -156,16 +156,13 @@ def _print_command(client: Client, code: str) -> None:
 
 def list_codes(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, PATH, {"sort": "-createdAt"})
-    if arguments.json:
-        return print_outcome(arguments, found, "")
-    if not found:
-        print("There is no code for many hosts; `mainstay agents code --type AGENT-TYPE --count N` creates one.")
-        return 0
-    print_table(
+    return print_list(
+        arguments,
+        found,
         ("CODE", "STATE", "LEFT", "AGENT TYPE", "PROVIDER", "TAGS", "EXPIRES", "CREATED BY"),
-        [_row(each) for each in found],
+        map(_row, found),
+        "There is no code for many hosts; `mainstay agents code --type AGENT-TYPE --count N` creates one.",
     )
-    return 0
 
 
 def _row(code: Mapping[str, Any]) -> list[Cell]:

@@ -13,21 +13,19 @@ from mainstay.cli.main import CommandRefused, add_argument, add_list_option
 from mainstay.cli.remote.connection import find_named, list_items, word_of
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
 from mainstay.cli.views.tables import format_value
+from mainstay.foundation import Struct
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 MAX_VALUES = 1000
 MAX_LISTED = 100_000
 
 
-class PoolKind:
+class PoolKind(Struct):
     """A kind of pools: its list, the list of its values, and the member of a value that names its pool."""
 
-    __slots__ = ("member", "path", "values_path")
-
-    def __init__(self, path: str, values_path: str, member: str) -> None:
-        self.path = path
-        self.values_path = values_path
-        self.member = member
+    path: str
+    values_path: str
+    member: str
 
     def stored_values(self, client: Client, pool: Mapping[str, Any]) -> list[Any]:
         return list_items(client, self.values_path, {self.member: pool["id"]}, MAX_LISTED)

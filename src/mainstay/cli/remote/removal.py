@@ -1,10 +1,10 @@
-"""Asks before something is removed, and removes it."""
+"""Asks before something is removed, and removes it. Prints lists and outcomes, as text or JSON."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mainstay.agent.client import Client
@@ -12,6 +12,7 @@ from mainstay.cli.main import CommandRefused, add_switch, print_json
 from mainstay.cli.remote.connection import find_named, word_of
 from mainstay.cli.verbs import Verb
 from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.tables import Cell, print_table
 
 
 def add_yes_option(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +47,23 @@ def removal_verb(path: str, metavar: str, summary: str, note: str = "", *, name:
         return remove(client, arguments, path, find_named(client, path, arguments.name), note)
 
     return Verb(name, summary, act, add_yes_option, of=metavar)
+
+
+def print_list(
+    arguments: argparse.Namespace,
+    found: Sequence[Any],
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    empty: str,
+) -> int:
+    """The documents with --json, else a table. `rows` may be a generator, which reads what only the table needs."""
+    if arguments.json:
+        print_json(found)
+    elif found:
+        print_table(headers, list(rows))
+    else:
+        print(empty)
+    return 0
 
 
 def print_outcome(arguments: argparse.Namespace, document: object, text: str) -> int:
