@@ -15,7 +15,7 @@ from command_line import Shell, on_terminal
 from control_plane import Server
 from fork_server import PROGRAM, run_program
 from mainstay.cli.main import CommandRefused
-from mainstay.cli.remote.addresses import read_url
+from mainstay.cli.remote.connection import read_url
 from scenario import Scenario
 
 Program = Callable[..., subprocess.CompletedProcess[str]]

@@ -1,4 +1,4 @@
-"""Reads the YAML, JSON and text files named in arguments of commands."""
+"""Reads the YAML, JSON and text files named in arguments of commands, and secrets, which are never arguments."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
+MAX_SECRET_BYTES = 1024 * 1024
 SERVICE_TYPE_KEYS = frozenset({"name", "propertySchema", "lifecycleSchema"})
 
 
@@ -71,3 +72,26 @@ def _read_bytes(file: str) -> bytes:
     if len(raw) > MAX_FILE_BYTES:
         raise CommandRefused(f"{file} is larger than {MAX_FILE_BYTES} bytes")
     return raw
+
+
+def prompt_secret(prompt: str) -> str:
+    """Prompts without echo on a terminal, else reads standard input."""
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        try:
+            return getpass(f"{prompt}: ")
+        except EOFError:
+            raise CommandRefused("no input") from None
+    text = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
+    if len(text) > MAX_SECRET_BYTES:
+        raise CommandRefused(f"standard input is larger than {MAX_SECRET_BYTES} bytes")
+    try:
+        return without_last_newline(text.decode())
+    except UnicodeDecodeError:
+        raise CommandRefused("standard input is not UTF-8") from None
+
+
+def without_last_newline(text: str) -> str:
+    """Editors and `echo` add a final newline that is not part of the secret."""
+    return text.removesuffix("\n").removesuffix("\r")

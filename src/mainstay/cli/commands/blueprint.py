@@ -14,9 +14,10 @@ import argparse
 import os
 from contextlib import ExitStack, contextmanager
 
+from mainstay.cli.documents import read_text
 from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, print_error, print_json
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.run_display import counted, printable
 from mainstay.cli.views.tables import GOOD, age, print_table
 
 TYPE_CHECKING = False
@@ -146,9 +147,9 @@ def _check_one(directory: str, *, quiet: bool) -> tuple[int, dict[str, Any]]:
     }
     lines = list(found.lines())
     if blueprint is None or found.faults:
-        summary = _counted(len(found.faults), "fault")
+        summary = counted(len(found.faults), "fault")
     else:
-        warnings = f", {_counted(len(found.warnings), 'warning')}" if found.warnings else ""
+        warnings = f", {counted(len(found.warnings), 'warning')}" if found.warnings else ""
         summary = f"{blueprint.name} {blueprint.version} is valid{warnings}"
     for line in () if quiet else (*lines, f"{directory}: {summary}"):
         print(printable(line))
@@ -239,10 +240,6 @@ def _require_directory(directory: str) -> str:
     return directory.rstrip("/") or "/"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _create_key(arguments: argparse.Namespace) -> int:
     from mainstay.blueprints.signing import SigningRefused, create_key
 
@@ -268,7 +265,7 @@ def _sign(arguments: argparse.Namespace) -> int:
             blueprint, count = sign(directory, arguments.key)
     except SigningRefused as problem:
         raise CommandRefused(str(problem)) from None
-    print(f"Signed {blueprint.name} {blueprint.version}, {_counted(count, 'file')}: {directory}/blueprint.sig")
+    print(f"Signed {blueprint.name} {blueprint.version}, {counted(count, 'file')}: {directory}/blueprint.sig")
     return 0
 
 
@@ -330,7 +327,7 @@ def _push(arguments: argparse.Namespace) -> int:
         (pushed["deletedSecrets"], ("Deleted", "Would delete"), "secret"),
     ):
         if count:
-            print(f"{verbs[arguments.dry_run]} {count} {noun}{'' if count == 1 else 's'} of living services.")
+            print(f"{verbs[arguments.dry_run]} {counted(count, noun)} of living services.")
     for misfit in pushed["misfits"]:
         print(f"warning: service {misfit['serviceId']} does not fit: {misfit['message']}")
     if pushed["misfits"] and not arguments.force:
@@ -437,15 +434,14 @@ def _find_digest(client: Client, what: str) -> str:
 @contextmanager
 def _connected(arguments: argparse.Namespace) -> Iterator[Client]:
     """Yields a client for --server and --token-file, or for the saved login."""
-    from mainstay.cli.remote.addresses import read_url
-    from mainstay.cli.remote.connection import TOKEN_VARIABLE, Login, read_login, translated_errors
+    from mainstay.cli.remote.connection import TOKEN_VARIABLE, Login, read_login, read_url, translated_errors
 
     login = read_login(arguments)
     if arguments.server and (url := read_url(arguments.server)) != login.url:
         # The saved token is never sent to another server.
         login = Login(url, os.environ.get(TOKEN_VARIABLE), arguments.ca_file, insecure=arguments.insecure)
     if arguments.token_file:
-        login.token = _read_token(arguments.token_file)
+        login.token = read_text(arguments.token_file).strip()
     if not login.url or not login.token:
         raise CommandRefused(
             f"{f'no token for {login.url}' if login.url else 'not logged in'}:"
@@ -454,11 +450,3 @@ def _connected(arguments: argparse.Namespace) -> Iterator[Client]:
     client = login.client()
     with translated_errors(client):
         yield client
-
-
-def _read_token(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read(10_000).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandRefused(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None

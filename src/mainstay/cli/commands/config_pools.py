@@ -17,12 +17,12 @@ from mainstay.cli.remote.connection import find_named, find_owner, list_items, s
 from mainstay.cli.remote.pool_values import PoolKind, configure_addition, configure_removal, read_values
 from mainstay.cli.remote.removal import print_list
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
-from mainstay.cli.views.tables import GOOD, Cell, age, format_value, print_table
+from mainstay.cli.views.tables import Cell, age, print_table
 
 SUMMARY = "list, show, fill or remove pools for the configuration of agents"
 GROUP = "operate"
 PATH = "/config-pools"
-POOLS = PoolKind(PATH, "/config-pool-values", "configPoolId")
+POOLS = PoolKind(PATH, "/config-pool-values", "configPoolId", "agentId")
 GLOBAL = "all providers"
 
 
@@ -85,22 +85,9 @@ def _show_pool(client: Client, arguments: argparse.Namespace, pool: Mapping[str,
         ("POOL", "TYPE", "OWNER", "TOTAL", "ALLOCATED", "FREE"),
         [[pool["name"], pool["type"], owner, str(len(values)), str(used), str(len(values) - used)]],
     )
-    if values:
-        agents = {each["id"]: each["name"] for each in list_items(client, "/agents")}
-        print()
-        print_table(("VALUE", "NAME", "AGENT", "PROPERTY", "SINCE"), [_value_row(each, agents) for each in values])
+    agents = {each["id"]: each["name"] for each in list_items(client, "/agents")} if used else {}
+    POOLS.print_values(values, agents)
     return 0
-
-
-def _value_row(value: Mapping[str, Any], agents: Mapping[str, str]) -> list[Cell]:
-    agent = value["agentId"]
-    return [
-        format_value(value["value"]),
-        value["name"],
-        ("free", GOOD) if agent is None else agents.get(agent, short_id(agent)),
-        value["propertyName"] or "",
-        age(value["allocatedAt"]),
-    ]
 
 
 def _add(client: Client, arguments: argparse.Namespace) -> int:

@@ -101,7 +101,7 @@ def _is_list(entry: Property) -> bool:
 
 
 def _read_secret(option: str, path: str) -> str:
-    from mainstay.cli.secret_input import prompt_secret, without_last_newline
+    from mainstay.cli.documents import prompt_secret, without_last_newline
 
     if path == "-":
         return prompt_secret(option.removeprefix("--"))

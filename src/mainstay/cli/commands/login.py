@@ -12,19 +12,18 @@ import os
 from pathlib import Path
 
 from mainstay.agent.client import Client
-from mainstay.cli.documents import read_text
+from mainstay.cli.documents import prompt_secret, read_text, without_last_newline
 from mainstay.cli.main import CommandRefused, add_argument, add_switch
-from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.connection import (
     CA_FILE_VARIABLE,
     Login,
     forget_login,
     read_login,
+    read_url,
     save_login,
     translated_errors,
 )
 from mainstay.cli.remote.connection_options import add_connection_options
-from mainstay.cli.secret_input import prompt_secret, without_last_newline
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import local_time
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from argparse import ArgumentTypeError, BooleanOptionalAction
+from argparse import ArgumentTypeError
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainstay.agent.client import Client, ServerRefusal, Unreachable
-from mainstay.cli.documents import read_document, read_text
+from mainstay.cli.documents import read_document, read_text, without_last_newline
 from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_error, print_json
 from mainstay.cli.plane.difference import Difference, find_difference
 from mainstay.cli.plane.entries import PlaneFault
@@ -33,8 +33,7 @@ from mainstay.cli.plane.server_faults import find_server_faults
 from mainstay.cli.plane.snapshot import read_snapshot
 from mainstay.cli.remote.connection import connected
 from mainstay.cli.remote.connection_options import add_remote_options
-from mainstay.cli.remote.job_progress import add_timeout_option, follow_all
-from mainstay.cli.secret_input import without_last_newline
+from mainstay.cli.remote.job_progress import add_wait_options, follow_all
 from mainstay.cli.views.plane import plan_document, print_outcome, print_plan, print_started
 from mainstay.cli.views.run_display import print_faults
 from mainstay.foundation import Struct
@@ -62,10 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add_switch(verb, "--set-secrets", "also send the secrets of existing entries")
     add_switch(plan, "--detailed-exitcodes", "exit with 0 if nothing would change, 2 if something would")
     add_switch(apply, "--yes", "do not ask for the number of deletions")
-    apply.add_argument(
-        "--wait", action=BooleanOptionalAction, default=True, help="wait until the jobs of orders finish (default)"
-    )
-    add_timeout_option(apply)
+    add_wait_options(apply, "wait until the jobs of orders finish")
     for verb in (export, plan, apply):
         add_argument(
             verb,

@@ -21,14 +21,14 @@ from mainstay.cli.remote.pool_values import PoolKind, configure_addition, config
 from mainstay.cli.remote.removal import print_list, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
 from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, BUSY, GOOD, Cell, age, format_value, print_table, progress_bar
+from mainstay.cli.views.tables import BAD, BUSY, GOOD, Cell, print_table, progress_bar
 
 SUMMARY = "list pools and their usage; show one, add values, create or remove one"
 GROUP = "operate"
 PATH = "/service-pools"
 VALUES = "/service-pool-values"
 SETS = "/service-pool-sets"
-POOLS = PoolKind(PATH, VALUES, "servicePoolId")
+POOLS = PoolKind(PATH, VALUES, "servicePoolId", "serviceId")
 HEADERS = ("POOL", "TYPE", "SET", "VALUES", "USED", "TOTAL", "ALLOCATED", "FREE")
 MAX_SHOWN = 500
 BATCH_SIZE = 50
@@ -225,25 +225,7 @@ def _show(arguments: argparse.Namespace, pool: Mapping[str, Any], set_name: str,
         print_json(pool)
         return 0
     print_table(HEADERS, [_row(pool, set_name)])
-    if pool["values"]:
-        print()
-        print_table(
-            ("VALUE", "NAME", "SERVICE", "PROPERTY", "SINCE"), [_value_row(each, owners) for each in pool["values"]]
-        )
+    POOLS.print_values(pool["values"], owners)
     if len(pool["values"]) == MAX_SHOWN:
         print(f"Only the first {MAX_SHOWN} values are shown.")
     return 0
-
-
-def _value_row(value: Mapping[str, Any], owners: Mapping[str, str]) -> list[Cell]:
-    owner = value.get("serviceId")
-    if not owner:
-        return [format_value(value["value"]), value["name"], ("free", GOOD), "", ""]
-    since = age(value.get("allocatedAt"))
-    return [
-        format_value(value["value"]),
-        value["name"],
-        owners.get(owner, short_id(owner)),
-        value.get("propertyName") or "",
-        since,
-    ]

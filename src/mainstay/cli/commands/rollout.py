@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from argparse import BooleanOptionalAction
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from mainstay.cli.remote.job_progress import (
     EXIT_TIMEOUT,
     ProgressOutput,
     Waiting,
-    add_timeout_option,
+    add_wait_options,
     follow_until_ended,
 )
 from mainstay.cli.views.run_display import printable
@@ -79,10 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_argument(parser, "--max-failures", "N", "stop after N failed services (default: 1)", type=int, default=1)
     add_switch(parser, "--pause", "create it paused; `rollout resume` starts it")
     add_switch(parser, "--yes", "roll out delete: do not ask for a confirmation")
-    parser.add_argument(
-        "--wait", action=BooleanOptionalAction, default=True, help="follow the roll-out until it ends (default)"
-    )
-    add_timeout_option(parser)
+    add_wait_options(parser, "follow the roll-out until it ends")
     add_remote_options(parser)
 
 

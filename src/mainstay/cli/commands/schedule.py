@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, value_layers
 from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, parse_seconds, print_json
@@ -39,7 +38,7 @@ from mainstay.cli.systemd_units import (
     unit_path,
     warn_of_temporary_program,
 )
-from mainstay.cli.views.run_display import Palette, printable
+from mainstay.cli.views.tables import print_table
 from mainstay.converge.host.sources import is_url
 from mainstay.converge.host.systemctl import RUNTIME_DIRECTORY
 
@@ -314,11 +313,10 @@ def _list(*, as_json: bool) -> int:
     rows = [_row(schedule, timers[number], services[number]) for number, schedule in enumerate(schedules)]
     if as_json:
         print_json(rows)
-        return 0
-    if not rows:
+    elif rows:
+        _print_rows(rows)
+    else:
         print("There is no schedule. `mainstay schedule MANIFEST --every 30m` adds one.")
-        return 0
-    _print_rows(rows)
     return 0
 
 
@@ -383,15 +381,11 @@ def _time_of(text: str) -> str | None:
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    palette = Palette(sys.stdout)
-    lines = [["NAME", "EVERY", "NEXT RUN", "LAST RUN", "LAST RESULT", "MANIFEST"]]
+    lines = []
     for row in rows:
         every = row["every"] + (f" + {row['splay']}" if row["splay"] else "")
         following = row["next_run"] or ("running" if row["last_result"] == "running" else "stopped")
         last = row["last_run"] or "never"
         result = row["last_result"] or ("-" if row["last_run"] is None else "unknown since boot")
-        lines.append([printable(text) for text in (row["name"], every, following, last, result, row["manifest"])])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    for number, line in enumerate(lines):
-        text = "  ".join(cell.ljust(widths[column]) for column, cell in enumerate(line)).rstrip()
-        print(palette.paint(text, "bold") if number == 0 else text)
+        lines.append([row["name"], every, following, last, result, row["manifest"]])
+    print_table(("NAME", "EVERY", "NEXT RUN", "LAST RUN", "LAST RESULT", "MANIFEST"), lines)

@@ -30,8 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         (
             Verb("create", "create a token", _create, _configure_create),
-            Verb("renew", "give a token a new value; the old value becomes invalid", _renew, _configure_renew),
-            Verb("revoke", "end a token at once", _revoke, _configure_revoke),
+            Verb(
+                "renew", "give a token a new value; the old value becomes invalid", _renew, _configure_renew, "TOKEN"
+            ),
+            Verb("revoke", "end a token at once", _revoke, add_yes_option, "TOKEN"),
         ),
     )
 
@@ -46,13 +48,7 @@ def _configure_create(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_renew(parser: argparse.ArgumentParser) -> None:
-    add_argument(parser, "token", "TOKEN", "name or id of the token")
     add_token_file_option(parser, OUTPUT)
-    add_yes_option(parser)
-
-
-def _configure_revoke(parser: argparse.ArgumentParser) -> None:
-    add_argument(parser, "token", "TOKEN", "name or id of the token")
     add_yes_option(parser)
 
 
@@ -118,7 +114,7 @@ def _scope(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _renew(client: Client, arguments: argparse.Namespace) -> int:
-    token = find_named(client, PATH, arguments.token)
+    token = find_named(client, PATH, arguments.name)
     confirm(
         arguments, f"Give token {token['name']} ({token['id']}) a new value? Its present value stops working at once."
     )
@@ -130,7 +126,7 @@ def _print_token(client: Client, arguments: argparse.Namespace, token: dict[str,
 
 
 def _revoke(client: Client, arguments: argparse.Namespace) -> int:
-    token = find_named(client, PATH, arguments.token)
+    token = find_named(client, PATH, arguments.name)
     whose = _of_owner(token)
     confirm(arguments, f"Revoke token {token['name']}{whose} ({token['id']})? Its users are refused at once.")
     client.call("DELETE", f"{PATH}/{token['id']}")

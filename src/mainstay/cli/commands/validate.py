@@ -96,7 +96,7 @@ def _add_unused_settings(results: list[Checked]) -> None:
 
 
 def _show(result: Checked) -> None:
-    from mainstay.cli.views.run_display import print_faults, printable
+    from mainstay.cli.views.run_display import counted, print_faults, printable
 
     for warning in result.warnings:
         print(f"{printable(warning.place)}: warning: {printable(warning.message)}")
@@ -108,5 +108,4 @@ def _show(result: Checked) -> None:
     file = printable(result.inspection.manifest.file)
     for note in result.inspection.manifest.hierarchy.notes():
         print(f"{file}: {printable(note)}")
-    count = len(result.inspection.manifest.resources)
-    print(f"{file}: valid, {count} resource{'' if count == 1 else 's'}")
+    print(f"{file}: valid, {counted(len(result.inspection.manifest.resources), 'resource')}")

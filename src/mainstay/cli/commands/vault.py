@@ -17,6 +17,7 @@ import sys
 
 from mainstay.cli.main import CommandRefused, add_argument, add_switch
 from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, database_errors, read_settings
+from mainstay.cli.views.run_display import counted, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ def _rotate(settings: ServerSettings) -> int:
     from mainstay.control.maintenance import rotate_key
 
     rotation = asyncio.run(rotate_key(settings, os.environ))
-    count = rotation.resealed
-    print(f"encrypted {count} secret{'' if count == 1 else 's'} with the current key")
+    print(f"encrypted {counted(rotation.resealed, 'secret')} with the current key")
     for place in rotation.unreadable:
         print(
             f"cannot decrypt {place}: it is damaged, or its key is missing; set the property again", file=sys.stderr
@@ -73,7 +73,6 @@ def _rotate(settings: ServerSettings) -> int:
 def _discard(settings: ServerSettings, *, ask: bool) -> int:
     import asyncio
 
-    from mainstay.cli.views.run_display import printable
     from mainstay.control.maintenance import discard_secrets
 
     def confirm(lost: Sequence[str]) -> None:
@@ -87,7 +86,7 @@ def _discard(settings: ServerSettings, *, ask: bool) -> int:
     if not count:
         print("The key of this server decrypts every secret; there is nothing to give up.")
         return 0
-    print(f"Gave up {count} secret{'' if count == 1 else 's'}. Start the servers, and set each one anew.")
+    print(f"Gave up {counted(count, 'secret')}. Start the servers, and set each one anew.")
     return 0
 
 
@@ -95,7 +94,7 @@ def _ask_for_number(count: int) -> None:
     """A typed number is a deliberate one."""
     if not sys.stdin.isatty():
         raise CommandRefused(
-            f"{count} secret{'' if count == 1 else 's'} would be given up, and there is no terminal to confirm it. If a copy of"
+            f"{counted(count, 'secret')} would be given up, and there is no terminal to confirm it. If a copy of"
             " the key exists, restore it instead; otherwise repeat the command with --yes"
         )
     print("The key of this server decrypts none of these. If a copy of their key exists, restore it instead.")

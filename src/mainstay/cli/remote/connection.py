@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from mainstay.agent.client import (
     Client,
@@ -18,10 +19,10 @@ from mainstay.agent.client import (
     RateLimited,
     ServerRefusal,
     Unreachable,
+    is_loopback,
     is_unencrypted,
 )
 from mainstay.cli.main import CommandRefused, print_json
-from mainstay.cli.remote.addresses import read_url
 from mainstay.cli.remote.connection_options import checked_ca_file
 from mainstay.cli.remote.service_types import Members, allowed_text, allowed_values, terminal_states, walk_properties
 from mainstay.cli.views.run_display import printable
@@ -50,6 +51,27 @@ HINTS = {
 
 # Query parameters in server messages, and the options that set them.
 OPTION_OF_QUERY = {"?dryRun=true": "--dry-run", "?force=true": "--force"}
+
+
+def read_url(text: str) -> str:
+    """Returns a full URL. Without a scheme the default is https, on loopback http."""
+    if "://" not in text:
+        text = f"http://{text}" if is_loopback(f"http://{text}") else f"https://{text}"
+    parts = urlsplit(text)
+    try:
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid or parts.query or parts.fragment or parts.username is not None:
+        raise CommandRefused(
+            f"{printable(_without_credentials(text))!r} is not a server address, such as https://plane.example"
+        )
+    return text.rstrip("/").removesuffix("/api/v1")
+
+
+def _without_credentials(text: str) -> str:
+    scheme, _, rest = text.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def _config_directory() -> Path:

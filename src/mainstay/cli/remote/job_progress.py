@@ -81,10 +81,8 @@ class FollowResult(Struct):
         return EXIT_FAILED if self.job is not None and self.job["status"] in ("Failed", "Cancelled") else 0
 
 
-def add_wait_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--wait", action=BooleanOptionalAction, default=True, help="wait until the job finishes (default)"
-    )
+def add_wait_options(parser: argparse.ArgumentParser, meaning: str = "wait until the job finishes") -> None:
+    parser.add_argument("--wait", action=BooleanOptionalAction, default=True, help=f"{meaning} (default)")
     add_timeout_option(parser)
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, add_argument, add_list_option
-from mainstay.cli.remote.connection import find_named, list_items, word_of
+from mainstay.cli.remote.connection import find_named, list_items, short_id, word_of
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_outcome, remove
-from mainstay.cli.views.tables import format_value
+from mainstay.cli.views.run_display import counted
+from mainstay.cli.views.tables import GOOD, age, format_value, print_table
 from mainstay.foundation import Struct
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
@@ -21,11 +22,12 @@ MAX_LISTED = 100_000
 
 
 class PoolKind(Struct):
-    """A kind of pools: its list, the list of its values, and the member of a value that names its pool."""
+    """A kind of pools: its list, the list of its values, and the members of a value that name its pool and its user."""
 
     path: str
     values_path: str
     member: str
+    user: str
 
     def stored_values(self, client: Client, pool: Mapping[str, Any]) -> list[Any]:
         return list_items(client, self.values_path, {self.member: pool["id"]}, MAX_LISTED)
@@ -38,13 +40,32 @@ class PoolKind(Struct):
                 body = {"name": format_value(value), "value": value, self.member: pool["id"]}
                 client.post(self.values_path, body)
 
+    def print_values(self, values: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> None:
+        """`names` of the users by id."""
+        if not values:
+            return
+        print()
+        print_table(
+            ("VALUE", "NAME", self.user.removesuffix("Id").upper(), "PROPERTY", "SINCE"),
+            [
+                [
+                    format_value(each["value"]),
+                    each["name"],
+                    names.get(each[self.user], short_id(each[self.user])) if each[self.user] else ("free", GOOD),
+                    each["propertyName"] or "",
+                    age(each["allocatedAt"]),
+                ]
+                for each in values
+            ],
+        )
+
     def remove(self, client: Client, arguments: argparse.Namespace, note: str) -> int:
         """Removes the pool, or with --value some of its values. `note` says what goes with the pool."""
         pool = find_named(client, self.path, arguments.name)
         if not arguments.value:
             return remove(client, arguments, self.path, pool, note)
         chosen = _named_values(arguments.value, self.stored_values(client, pool), pool["name"])
-        count = f"{len(chosen)} value{'' if len(chosen) == 1 else 's'}"
+        count = counted(len(chosen), "value")
         noun = word_of(self.path)
         confirm(arguments, f"Remove {count} of {noun} {pool['name']} ({pool['id']})?")
         for value in chosen:

@@ -9,11 +9,10 @@ from math import isfinite
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.documents import read_properties_document, read_text
+from mainstay.cli.documents import prompt_secret, read_properties_document, read_text, without_last_newline
 from mainstay.cli.main import CommandRefused, add_list_option
 from mainstay.cli.remote.connection import find_service, is_id, print_warning
 from mainstay.cli.remote.service_types import Definition, Members, find_definition, hide_secret_value, is_reference
-from mainstay.cli.secret_input import prompt_secret, without_last_newline
 from mainstay.foundation.documents import read_json, read_yaml
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.yaml.scalars import core_value

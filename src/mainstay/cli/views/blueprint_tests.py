@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.run_display import counted, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class BlueprintTestDisplay:
 
     def finish(self, steps: Sequence[StepResult]) -> None:
         failed = sum(1 for step in steps if step.failed)
-        done = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
+        done = counted(len(steps), "step")
         print(f"{done}, {failed} failed" if failed else f"{done}, all passed")
 
     def as_json(self, steps: Sequence[StepResult]) -> dict[str, Any]:

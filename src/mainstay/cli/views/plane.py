@@ -8,7 +8,7 @@ from typing import Any
 
 from mainstay.cli.main import print_error
 from mainstay.cli.plane.difference import CHANGE, CREATE, DELETE, Difference, PlaneStep
-from mainstay.cli.views.run_display import Palette, indented, printable
+from mainstay.cli.views.run_display import Palette, counted, indented, printable
 from mainstay.cli.views.tables import BAD, BOLD, BUSY, GOOD, format_value, truncate
 
 SIGNS = {CREATE: ("+", GOOD), CHANGE: ("~", BUSY), DELETE: ("-", BAD)}
@@ -41,7 +41,7 @@ def _summary(found: Difference) -> str:
         return "The server is as the files say."
     counts = {action: sum(step.action == action for step in found.steps) for action in SIGNS}
     values = sum(len(step.old_values) for step in found.steps)
-    also = f" and {values} pool value{'' if values == 1 else 's'}" if values else ""
+    also = f" and {counted(values, 'pool value')}" if values else ""
     return f"{counts[CREATE]} to create, {counts[CHANGE]} to change, {counts[DELETE]}{also} to delete."
 
 
@@ -74,7 +74,7 @@ def _shown(value: Any) -> str:
 
 
 def print_started(jobs: Sequence[Mapping[str, Any]], *, will_wait: bool) -> None:
-    print(f"Started {_count(jobs)}:")
+    print(f"Started {counted(len(jobs), 'job')}:")
     for job in jobs[:MAX_LINES]:
         print(f"  {_job_name(job)}")
     if len(jobs) > MAX_LINES:
@@ -88,9 +88,9 @@ def print_outcome(jobs: Sequence[Mapping[str, Any]]) -> None:
     """The sum, then every job that has not completed."""
     others = [each for each in jobs if each["status"] != "Completed"]
     if not others:
-        print(f"{_count(jobs)} completed.")
+        print(f"{counted(len(jobs), 'job')} completed.")
         return
-    print(f"{len(jobs) - len(others)} of {_count(jobs)} completed.", flush=True)
+    print(f"{len(jobs) - len(others)} of {counted(len(jobs), 'job')} completed.", flush=True)
     for job in others[:MAX_LINES]:
         reason = f": {indented(job['errorMessage'])}" if job["errorMessage"] else ""
         if job["status"] in UNFINISHED:
@@ -99,10 +99,6 @@ def print_outcome(jobs: Sequence[Mapping[str, Any]]) -> None:
             print_error(f"{_job_name(job)} {job['status'].lower()}{reason}")
     if len(others) > MAX_LINES:
         print_error(f"{len(others) - MAX_LINES} more have not completed; `mainstay jobs` lists them")
-
-
-def _count(jobs: Sequence[object]) -> str:
-    return f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}"
 
 
 def _job_name(job: Mapping[str, Any]) -> str:

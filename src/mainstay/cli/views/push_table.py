@@ -9,7 +9,7 @@ import sys
 from time import monotonic
 
 from mainstay.cli.views.reports import ReportedEvent
-from mainstay.cli.views.run_display import Palette, event_lines, indented, printable
+from mainstay.cli.views.run_display import Palette, counted, event_lines, indented, printable
 from mainstay.cli.views.tables import truncate
 from mainstay.converge.report import SKIPPED, STABLE
 from mainstay.push.runner import PushObserver
@@ -123,11 +123,11 @@ class PushTable(PushObserver):
         results: dict[str, int] = {}
         for outcome in outcomes:
             results[outcome.result] = results.get(outcome.result, 0) + 1
-        counted = ", ".join(f"{count} {result}" for result, count in results.items())
+        found = ", ".join(f"{count} {result}" for result, count in results.items())
         kind = "Dry run, nothing was touched" if noop else "Push"
-        hosts = f"{len(outcomes)} host{'' if len(outcomes) == 1 else 's'}"
+        hosts = counted(len(outcomes), "host")
         sent = f"{sum(outcome.sent_bytes for outcome in outcomes) / 1000:,.1f} kB sent"
-        self._print(f"\n{kind}: {hosts}: {counted} in {seconds:.1f} s, {sent}")
+        self._print(f"\n{kind}: {hosts}: {found} in {seconds:.1f} s, {sent}")
 
     def _blocks(self, outcome: HostOutcome) -> Iterator[str]:
         """What one host reports, in blocks that may be the same on other hosts."""

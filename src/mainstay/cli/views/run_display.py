@@ -225,6 +225,10 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
     )
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def indented(text: str) -> str:
     return printable(text, keep_newlines=True).replace("\n", "\n         ")
 
@@ -243,5 +247,4 @@ def print_faults(faults: Sequence[Fault], limit: int = 50) -> None:
         print(f"{palette.paint(printable(place), 'bold')}: {printable(message)}", file=sys.stderr)
     if len(faults) > limit:
         print(f"… and {len(faults) - limit} more", file=sys.stderr)
-    count = len(faults)
-    print(f"{count} fault{'' if count == 1 else 's'}; nothing was touched.", file=sys.stderr)
+    print(f"{counted(len(faults), 'fault')}; nothing was touched.", file=sys.stderr)
