@@ -8,25 +8,23 @@ import os
 from mainstay.cli.main import CommandRefused
 from mainstay.cli.systemd_units import (
     HOMES,
-    apply_units,
+    install_units,
     is_below,
     program_places,
     program_words,
     quoted_word,
     refuse_hidden_program,
-    reload_after,
-    running_unit,
-    stopped_unit,
-    unit_file,
+    remove_units,
     unit_path,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mainstay.foundation.yaml.scalars import Node
+    pass
 
 NAME = "mainstay-server"
-UNIT_PATH = f"/etc/systemd/system/{NAME}.service"
+UNIT_FILE = f"{NAME}.service"
+TITLE = "server install"
 ENVIRONMENT_FILE = "/etc/mainstay/server.env"
 DATA = f"/var/lib/{NAME}"
 CERTIFICATE_SETTINGS = ("tls_certificate", "tls_key")
@@ -103,8 +101,12 @@ def packaged_unit(program: str) -> str:
 def install(arguments: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise CommandRefused("`mainstay server install` creates a systemd system unit: run it as root")
-    document = _removal() if arguments.uninstall else _installation(arguments)
-    code = apply_units("server install", document, noop=arguments.noop)
+    if arguments.uninstall:
+        code = remove_units(TITLE, UNIT_FILE, [UNIT_FILE], noop=arguments.noop)
+    else:
+        text = _unit_text(arguments)
+        refuse_hidden_program(UNIT_FILE, text)
+        code = install_units(TITLE, UNIT_FILE, {UNIT_FILE: text}, noop=arguments.noop)
     if code == 0 and not arguments.noop:
         print(
             f"The data is kept in {DATA}; remove it by hand if you do not need it."
@@ -112,18 +114,6 @@ def install(arguments: argparse.Namespace) -> int:
             else f"The admin token is in {DATA}/admin.token. Log: journalctl -u {NAME}"
         )
     return code
-
-
-def _installation(arguments: argparse.Namespace) -> Node:
-    text = _unit_text(arguments)
-    refuse_hidden_program(f"{NAME}.service", text)
-    return [{"file": [unit_file(UNIT_PATH, text)]}, {"service": [running_unit(NAME, [UNIT_PATH])]}]
-
-
-def _removal() -> Node:
-    absent: Node = {UNIT_PATH: {"ensure": "absent"}}
-    service: list[Node] = [{"service": [stopped_unit(NAME)]}] if os.path.exists(UNIT_PATH) else []
-    return [*service, {"file": [absent]}, {"exec": [reload_after([UNIT_PATH])]}]
 
 
 def _unit_text(arguments: argparse.Namespace) -> str:

@@ -15,7 +15,7 @@ from mainstay.foundation.yaml.scalars import PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from mainstay.foundation.yaml.scalars import Node
 
@@ -140,39 +140,41 @@ def _read(path: str) -> str:
 
 
 # ---- installation ----
-def unit_file(path: str, content: str) -> Node:
-    """An entry of `file` resources. The content is taken as it is: braces in it are no template."""
-    return {
-        path: {"ensure": "present", "content": as_text(content), "owner": "root", "group": "root", "mode": "0644"}
-    }
+def install_units(name: str, unit: str, files: Mapping[str, str], *, noop: bool) -> int:
+    """Writes the files of units by name, and runs one of them, now and at boot. It is restarted if its file changes.
+    Prints the run and returns the exit code."""
+    attributes: dict[str, Node] = {"ensure": "present", "owner": "root", "group": "root", "mode": "0644"}
+    # The content is taken as it is: braces in it are no template.
+    written: list[Node] = [
+        {f"{UNIT_DIRECTORY}/{file}": {**attributes, "content": as_text(content)}} for file, content in files.items()
+    ]
+    watched: list[Node] = [f"file#{UNIT_DIRECTORY}/{unit}"]
+    running: Node = {_name(unit): {"ensure": "running", "enable": PlainScalar("true"), "subscribe": watched}}
+    return _apply(name, [{"file": written}, {"service": [running]}], noop=noop)
 
 
-def running_unit(name: str, paths: list[str]) -> Node:
-    """An entry of `service` resources: runs now and at boot, and is restarted if one of the files changes."""
-    return {
-        name: {
-            "ensure": "running",
-            "enable": PlainScalar("true"),
-            "subscribe": [f"file#{path}" for path in paths],
-        }
-    }
+def remove_units(name: str, unit: str, files: Sequence[str], *others: str, noop: bool) -> int:
+    """Stops a unit and removes the files of units by name, and other files. Prints the run and returns the exit code."""
+    paths = [f"{UNIT_DIRECTORY}/{file}" for file in files]
+    first: list[Node] = []
+    if os.path.exists(f"{UNIT_DIRECTORY}/{unit}"):
+        first.append({"service": [{_name(unit): {"ensure": "stopped", "enable": PlainScalar("false")}}]})
+    for file in files:
+        # A failed run of the unit that a timer starts stays in `systemctl --failed` otherwise.
+        if file != unit:
+            forgotten: Node = {f"systemctl reset-failed {file}": {"onlyif": f"systemctl is-failed {file}"}}
+            first.append({"exec": [forgotten]})
+    absent: list[Node] = [{path: {"ensure": "absent"}} for path in (*paths, *others)]
+    removed: list[Node] = [f"file#{path}" for path in paths]
+    # systemd forgets the units whose files were removed.
+    reload: Node = {"systemctl daemon-reload": {"refresh_only": PlainScalar("true"), "subscribe": removed}}
+    return _apply(name, [*first, {"file": absent}, {"exec": [reload]}], noop=noop)
 
 
-def stopped_unit(name: str) -> Node:
-    return {name: {"ensure": "stopped", "enable": PlainScalar("false")}}
+def _name(unit: str) -> str:
+    return unit.removesuffix(".service")
 
 
-def reload_after(paths: list[str]) -> Node:
-    """An entry of `exec` resources: systemd forgets the units whose files were removed."""
-    return {
-        "systemctl daemon-reload": {
-            "refresh_only": PlainScalar("true"),
-            "subscribe": [f"file#{path}" for path in paths],
-        }
-    }
-
-
-def apply_units(name: str, document: Node, *, noop: bool) -> int:
-    """Applies a document of unit resources and prints the run; returns the exit code."""
+def _apply(name: str, document: Node, *, noop: bool) -> int:
     request = RunRequest(name, document=document, identity=name, options=Options(noop=noop, differences=True))
     return run_and_report(lambda: request, as_json=False, verbose=True)

@@ -5,7 +5,7 @@ A command with a `shown` verb also accepts a name in its place: `mainstay pools 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from mainstay.agent.client import Client
@@ -28,9 +28,11 @@ class Verb(Struct):
     of: str | None = None
 
 
-def add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, shown: str | None = None) -> None:
-    """Adds the verbs; they and the command itself have the options of every command that calls a server."""
+def add_verbs(parser: argparse.ArgumentParser, otherwise: Act, *verbs: Verb, shown: str | None = None) -> None:
+    """Adds the verbs; they and the command itself have the options of every command that calls a server. Without a verb
+    the command does `otherwise`."""
     add_remote_options(parser)
+    parser.set_defaults(act=otherwise)
     names = [verb.name for verb in verbs]
 
     class VerbOrName(argparse._SubParsersAction):  # type: ignore[type-arg]  # generic only in type stubs
@@ -74,8 +76,8 @@ class _AnyWord(dict):  # type: ignore[type-arg]  # a view of argparse's own map
         return True
 
 
-def run_verb(arguments: argparse.Namespace, otherwise: Act) -> int:
-    """Runs the verb of the arguments, or `otherwise` without a verb."""
-    act: Act = getattr(arguments, "act", otherwise)
+def run_verb(arguments: argparse.Namespace) -> int:
+    """The `run` of a command with verbs."""
     with connected(arguments) as client:
-        return act(client, arguments)
+        code: int = arguments.act(client, arguments)
+        return code

@@ -15,7 +15,7 @@ from mainstay.cli.remote.connection_options import add_connection_options, check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mainstay.foundation.yaml.scalars import Node
+    pass
 
 SUMMARY = "run the agent on this host"
 GROUP = "many hosts"
@@ -29,7 +29,6 @@ ENROLMENT_HINTS = {
     "name_taken": "\nGive another name with --name, or use the code of that agent: `mainstay agents code AGENT`.",
 }
 UNIT_NAME = "mainstay-agent.service"
-UNIT_PATH = f"/etc/systemd/system/{UNIT_NAME}"
 # TimeoutStopSec: on SIGTERM the agent finishes the current resource, which may be a long command.
 # KillMode=process: processes that commands left running stay alive.
 UNIT = """\
@@ -218,11 +217,9 @@ def _install(arguments: argparse.Namespace) -> int:
     from mainstay.agent.enrolment import NotEnrolled, default_path, read_enrolment
     from mainstay.cli.local_run import exit_on_faults
     from mainstay.cli.systemd_units import (
-        apply_units,
+        install_units,
         quoted_word,
         refuse_hidden_program,
-        running_unit,
-        unit_file,
         warn_of_temporary_program,
     )
 
@@ -238,11 +235,7 @@ def _install(arguments: argparse.Namespace) -> int:
     content = UNIT.format(command=" ".join(quoted_word(word) for word in _command(arguments, place)))
     refuse_hidden_program(UNIT_NAME, content)
     warn_of_temporary_program(UNIT_NAME)
-    document: Node = [
-        {"file": [unit_file(UNIT_PATH, content)]},
-        {"service": [running_unit("mainstay-agent", [UNIT_PATH])]},
-    ]
-    return apply_units("agent install", document, noop=arguments.noop)
+    return install_units("agent install", UNIT_NAME, {UNIT_NAME: content}, noop=arguments.noop)
 
 
 def _command(arguments: argparse.Namespace, place: str) -> list[str]:

@@ -53,38 +53,38 @@ STATUS_OF_VERB = {
 def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
-        (
-            Verb("add", "add an agent and print its enrollment code", _add_and_show_code, _configure_add),
-            Verb(
-                "code", "create an enrollment code, for an agent or for many new hosts", create_code, configure_code
-            ),
-            Verb("codes", "list the enrollment codes for many hosts", list_codes),
-            Verb("revoke-code", "revoke an enrollment code for many hosts", revoke_code, configure_revocation),
-            Verb(
-                "change",
-                "rename an agent, or change its tags, pool set or capacity",
-                _change,
-                _configure_change,
-                of="AGENT",
-            ),
-            Verb("disable", "give an agent no orders and refuse its requests", _set_status, of="AGENT"),
-            Verb("enable", "admit a disabled agent again", _set_status, of="AGENT"),
-            removal_verb(
-                PATH,
-                "AGENT",
-                "remove an agent without living services",
-                "Its tokens end at once; its host is not changed.",
-            ),
-            Verb("grant", "let the agents of a participant serve all participants", _decide, _configure_decision),
-            Verb("withdraw", "let the agents of a participant serve only itself", _decide, _configure_decision),
-            Verb(
-                "install-command",
-                "create the command that installs an agent of another program",
-                install_command,
-                configure_install_command,
-            ),
+        _list_agents,
+        Verb("add", "add an agent and print its enrollment code", _add_and_show_code, _configure_add),
+        Verb("code", "create an enrollment code, for an agent or for many new hosts", create_code, configure_code),
+        Verb("codes", "list the enrollment codes for many hosts", list_codes),
+        Verb("revoke-code", "revoke an enrollment code for many hosts", revoke_code, configure_revocation),
+        Verb(
+            "change",
+            "rename an agent, or change its tags, pool set or capacity",
+            _change,
+            _configure_change,
+            of="AGENT",
+        ),
+        Verb("disable", "give an agent no orders and refuse its requests", _set_status, of="AGENT"),
+        Verb("enable", "admit a disabled agent again", _set_status, of="AGENT"),
+        removal_verb(
+            PATH,
+            "AGENT",
+            "remove an agent without living services",
+            "Its tokens end at once; its host is not changed.",
+        ),
+        Verb("grant", "let the agents of a participant serve all participants", _decide, _configure_decision),
+        Verb("withdraw", "let the agents of a participant serve only itself", _decide, _configure_decision),
+        Verb(
+            "install-command",
+            "create the command that installs an agent of another program",
+            install_command,
+            configure_install_command,
         ),
     )
+
+
+run = run_verb
 
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
@@ -116,10 +116,6 @@ def _configure_change(parser: argparse.ArgumentParser) -> None:
 def _configure_decision(parser: argparse.ArgumentParser) -> None:
     add_argument(parser, "name", "AGENT-TYPE", "name or id of the agent type")
     add_argument(parser, "participant", "PARTICIPANT", "provider of the agents")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, _list_agents)
 
 
 def _add_and_show_code(client: Client, arguments: argparse.Namespace) -> int:

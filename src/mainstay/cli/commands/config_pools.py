@@ -29,13 +29,15 @@ GLOBAL = "all providers"
 def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
-        (
-            Verb("show", "show the values of a pool and the agents that use them", _show, of="CONFIG-POOL"),
-            Verb("add", "add values to a pool; creates it if it is missing", _add, _configure_add),
-            Verb("remove", "remove a pool, or values of it", _remove, configure_removal, of="CONFIG-POOL"),
-        ),
+        _list_pools,
+        Verb("show", "show the values of a pool and the agents that use them", _show, of="CONFIG-POOL"),
+        Verb("add", "add values to a pool; creates it if it is missing", _add, _configure_add),
+        Verb("remove", "remove a pool, or values of it", _remove, configure_removal, of="CONFIG-POOL"),
         shown="show",
     )
+
+
+run = run_verb
 
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
@@ -45,10 +47,6 @@ def _configure_add(parser: argparse.ArgumentParser) -> None:
     add_argument(owner, "--for", "PARTICIPANT", "owner of the pool (default: you)", dest="owner")
     owner.add_argument("--global", dest="is_global", action="store_true", help="as an admin: a pool of all providers")
     configure_addition(parser)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, _list_pools)
 
 
 def _list_pools(client: Client, arguments: argparse.Namespace) -> int:

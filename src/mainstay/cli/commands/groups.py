@@ -26,23 +26,21 @@ GROUPS = NounVerbs(
 def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
-        (
-            Verb("add", "add a group", _add, GROUPS.configure_addition),
-            Verb("rename", "rename a group", _rename, _configure_rename, of="GROUP"),
-            *GROUPS.further_changes("change a group"),
-            GROUPS.removal(
-                "remove a group without living services", "Its deleted services are removed from the lists too."
-            ),
+        GROUPS.list_rows,
+        Verb("add", "add a group", _add, GROUPS.configure_addition),
+        Verb("rename", "rename a group", _rename, _configure_rename, of="GROUP"),
+        *GROUPS.further_changes("change a group"),
+        GROUPS.removal(
+            "remove a group without living services", "Its deleted services are removed from the lists too."
         ),
     )
 
 
+run = run_verb
+
+
 def _configure_rename(parser: argparse.ArgumentParser) -> None:
     add_argument(parser, "new_name", "NAME", "new name")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, GROUPS.list_rows)
 
 
 def _add(client: Client, arguments: argparse.Namespace) -> int:

@@ -30,17 +30,15 @@ TYPES = NounVerbs(
 def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
-        (
-            OPTIONS.addition("add an option"),
-            OPTIONS.change("change an option"),
-            OPTIONS.removal("remove an option", "Services that use it stay."),
-            Verb("types", "list the option types", TYPES.list_rows),
-            TYPES.addition("add an option type"),
-            TYPES.change("change an option type"),
-            TYPES.removal("remove an option type without options"),
-        ),
+        OPTIONS.list_rows,
+        OPTIONS.addition("add an option"),
+        OPTIONS.change("change an option"),
+        OPTIONS.removal("remove an option", "Services that use it stay."),
+        Verb("types", "list the option types", TYPES.list_rows),
+        TYPES.addition("add an option type"),
+        TYPES.change("change an option type"),
+        TYPES.removal("remove an option type without options"),
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, OPTIONS.list_rows)
+run = run_verb

@@ -35,17 +35,19 @@ STATUS_OF_VERB = {
 def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
-        (
-            Verb("add", "add a participant and create its first token", _add, _configure_addition),
-            PARTICIPANTS.change("rename a participant or change what is known about it"),
-            Verb("token", "create another token of a participant", _create_token, _configure_token),
-            Verb("disable", "refuse all requests of a participant and its agents", _set_status, of="PARTICIPANT"),
-            Verb("enable", "admit a disabled participant again", _set_status, of="PARTICIPANT"),
-            PARTICIPANTS.removal(
-                "remove a participant with its groups and tokens", "Its groups and tokens are removed too."
-            ),
+        PARTICIPANTS.list_rows,
+        Verb("add", "add a participant and create its first token", _add, _configure_addition),
+        PARTICIPANTS.change("rename a participant or change what is known about it"),
+        Verb("token", "create another token of a participant", _create_token, _configure_token),
+        Verb("disable", "refuse all requests of a participant and its agents", _set_status, of="PARTICIPANT"),
+        Verb("enable", "admit a disabled participant again", _set_status, of="PARTICIPANT"),
+        PARTICIPANTS.removal(
+            "remove a participant with its groups and tokens", "Its groups and tokens are removed too."
         ),
     )
+
+
+run = run_verb
 
 
 def _configure_addition(parser: argparse.ArgumentParser) -> None:
@@ -56,10 +58,6 @@ def _configure_addition(parser: argparse.ArgumentParser) -> None:
 def _configure_token(parser: argparse.ArgumentParser) -> None:
     add_argument(parser, "name", "PARTICIPANT", "name of the participant")
     add_token_options(parser, "--token-file", DAYS)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, PARTICIPANTS.list_rows)
 
 
 def _add(client: Client, arguments: argparse.Namespace) -> int:

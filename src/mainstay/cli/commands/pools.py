@@ -39,16 +39,18 @@ MAX_EXCLUDED = 2**64
 def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
-        (
-            Verb("show", "show the values of a pool and the services that use them", _show_named, of="POOL"),
-            Verb("add", "add values to a pool; creates it if it is missing", _add_and_show, _configure_add),
-            Verb("create", "create a pool of the addresses of a network", _create_subnet, _configure_create),
-            Verb("remove", "remove a pool, or values of it", _remove, configure_removal, of="POOL"),
-            Verb("sets", "list the pool sets", _list_sets),
-            removal_verb(SETS, "SET", "remove a pool set without pools and agents", name="remove-set"),
-        ),
+        _list_pools,
+        Verb("show", "show the values of a pool and the services that use them", _show_named, of="POOL"),
+        Verb("add", "add values to a pool; creates it if it is missing", _add_and_show, _configure_add),
+        Verb("create", "create a pool of the addresses of a network", _create_subnet, _configure_create),
+        Verb("remove", "remove a pool, or values of it", _remove, configure_removal, of="POOL"),
+        Verb("sets", "list the pool sets", _list_sets),
+        removal_verb(SETS, "SET", "remove a pool set without pools and agents", name="remove-set"),
         shown="show",
     )
+
+
+run = run_verb
 
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
@@ -74,10 +76,6 @@ def _configure_create(parser: argparse.ArgumentParser) -> None:
             type=whole_number(0, MAX_EXCLUDED, "of at least 0"),
             default=0,
         )
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, _list_pools)
 
 
 def _list_pools(client: Client, arguments: argparse.Namespace) -> int:

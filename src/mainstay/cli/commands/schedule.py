@@ -28,13 +28,10 @@ from mainstay.cli.schedule_units import (
 )
 from mainstay.cli.systemd_units import (
     UNIT_DIRECTORY,
-    apply_units,
+    install_units,
     program_words,
     refuse_hidden_program,
-    reload_after,
-    running_unit,
-    stopped_unit,
-    unit_file,
+    remove_units,
     unit_path,
     warn_of_temporary_program,
 )
@@ -46,7 +43,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mainstay.foundation.yaml.scalars import Node
 
 SUMMARY = "apply a manifest at regular times"
 GROUP = "this host"
@@ -152,13 +148,8 @@ def _add(arguments: argparse.Namespace) -> int:
     text = service_text(schedule, program)
     refuse_hidden_program(schedule.service, text)
     warn_of_temporary_program(schedule.service)
-    service, timer = (f"{UNIT_DIRECTORY}/{unit}" for unit in (schedule.service, schedule.timer))
-    document: Node = [
-        {"file": [unit_file(service, text)]},
-        {"file": [unit_file(timer, timer_text(schedule, times, splay_seconds))]},
-        {"service": [running_unit(schedule.timer, [timer])]},
-    ]
-    return apply_units(f"schedule {schedule.name}", document, noop=arguments.noop)
+    files = {schedule.service: text, schedule.timer: timer_text(schedule, times, splay_seconds)}
+    return install_units(f"schedule {schedule.name}", schedule.timer, files, noop=arguments.noop)
 
 
 def _manifest_path(written: str) -> str:
@@ -276,21 +267,9 @@ def _remove(name: str, *, noop: bool) -> int:
         hint = did_you_mean(name, list(known))
         raise CommandRefused(f"there is no schedule {name!r}{hint}; `mainstay schedule` lists them")
     schedule = known[name]
-    paths = [f"{UNIT_DIRECTORY}/{unit}" for unit in (schedule.service, schedule.timer)]
     # With the time of the last run, a new schedule of this name would make up for missed times at once.
     stamp = f"{STAMP_DIRECTORY}/stamp-{schedule.timer}"
-    absent: list[Node] = [{path: {"ensure": "absent"}} for path in (*paths, stamp)]
-    # A failed run stays in `systemctl --failed` otherwise.
-    forget: Node = {
-        f"systemctl reset-failed {schedule.service}": {"onlyif": f"systemctl is-failed {schedule.service}"}
-    }
-    document: Node = [
-        {"service": [stopped_unit(schedule.timer)]},
-        {"exec": [forget]},
-        {"file": absent},
-        {"exec": [reload_after(paths)]},
-    ]
-    return apply_units(f"schedule {name}", document, noop=noop)
+    return remove_units(f"schedule {name}", schedule.timer, [schedule.service, schedule.timer], stamp, noop=noop)
 
 
 # ---- listing ----

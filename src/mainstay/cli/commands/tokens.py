@@ -28,14 +28,14 @@ OUTPUT = "--output"
 def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
-        (
-            Verb("create", "create a token", _create, _configure_create),
-            Verb(
-                "renew", "give a token a new value; the old value becomes invalid", _renew, _configure_renew, "TOKEN"
-            ),
-            Verb("revoke", "end a token at once", _revoke, add_yes_option, "TOKEN"),
-        ),
+        _list_tokens,
+        Verb("create", "create a token", _create, _configure_create),
+        Verb("renew", "give a token a new value; the old value becomes invalid", _renew, _configure_renew, "TOKEN"),
+        Verb("revoke", "end a token at once", _revoke, add_yes_option, "TOKEN"),
     )
+
+
+run = run_verb
 
 
 def _configure_create(parser: argparse.ArgumentParser) -> None:
@@ -50,10 +50,6 @@ def _configure_create(parser: argparse.ArgumentParser) -> None:
 def _configure_renew(parser: argparse.ArgumentParser) -> None:
     add_token_file_option(parser, OUTPUT)
     add_yes_option(parser)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, _list_tokens)
 
 
 def _list_tokens(client: Client, arguments: argparse.Namespace) -> int:

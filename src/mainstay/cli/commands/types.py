@@ -42,19 +42,21 @@ EFFECTS = {"sealedSecrets": "plain values were sealed", "deletedSecrets": "secre
 def configure(parser: argparse.ArgumentParser) -> None:
     add_verbs(
         parser,
-        (
-            Verb("show", "show the properties, lifecycle and agents of a type", _show_named, of="TYPE"),
-            Verb("add", "add a type from a file", _add, _configure_file),
-            Verb("change", "change a type to the definition in a file", _change, _configure_change),
-            removal_verb(
-                PATH,
-                "TYPE",
-                "remove a type without living services",
-                "Its deleted services are removed from the lists too.",
-            ),
+        _list_all,
+        Verb("show", "show the properties, lifecycle and agents of a type", _show_named, of="TYPE"),
+        Verb("add", "add a type from a file", _add, _configure_file),
+        Verb("change", "change a type to the definition in a file", _change, _configure_change),
+        removal_verb(
+            PATH,
+            "TYPE",
+            "remove a type without living services",
+            "Its deleted services are removed from the lists too.",
         ),
         shown="show",
     )
+
+
+run = run_verb
 
 
 def _configure_file(parser: argparse.ArgumentParser) -> None:
@@ -73,10 +75,6 @@ def _configure_change(parser: argparse.ArgumentParser) -> None:
         " are deleted",
     )
     add_yes_option(parser)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return run_verb(arguments, _list_all)
 
 
 def _list_all(client: Client, arguments: argparse.Namespace) -> int:
