@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from mainstay.cli.plane.entries import Entry, EntrySource, Path, PlaneFault, same
@@ -20,6 +19,7 @@ from mainstay.cli.plane.properties import (
 from mainstay.cli.plane.snapshot import Snapshot
 from mainstay.cli.remote.connection import is_id
 from mainstay.cli.remote.service_types import Members, hide_secret_value, members_of
+from mainstay.foundation import Struct
 from mainstay.foundation.suggestions import did_you_mean
 
 CREATE, CHANGE, DELETE = "create", "change", "delete"
@@ -27,8 +27,7 @@ CREATE, CHANGE, DELETE = "create", "change", "delete"
 ONLY_AT_CREATION = frozenset({("orders", "tags")})
 
 
-@dataclass
-class PlaneStep:
+class PlaneStep(Struct):
     """What must happen to one entry.
 
     `changes`: (attribute, old, new) for people, without secrets. `body`: attributes to send, with `SecretValue`s.
@@ -37,11 +36,11 @@ class PlaneStep:
     action: str
     entry: Entry
     actual: Entry | None
-    changes: list[tuple[str, Any, Any]] = field(default_factory=list)
-    body: dict[str, Any] = field(default_factory=dict)
-    new_values: list[tuple[Any, str]] = field(default_factory=list)
-    renamed_values: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
-    old_values: list[Mapping[str, Any]] = field(default_factory=list)
+    changes: list[tuple[str, Any, Any]] = []
+    body: dict[str, Any] = {}
+    new_values: list[tuple[Any, str]] = []
+    renamed_values: list[tuple[Mapping[str, Any], str]] = []
+    old_values: list[Mapping[str, Any]] = []
 
     @property
     def deletions(self) -> int:
@@ -52,14 +51,13 @@ class PlaneStep:
         return self.action == CHANGE and not (self.body or self.new_values or self.renamed_values or self.old_values)
 
 
-@dataclass
-class Difference:
+class Difference(Struct):
     """`targets`: (kind, path in the files) → the id of its row, or None if a step creates it."""
 
-    steps: list[PlaneStep] = field(default_factory=list)
-    faults: list[PlaneFault] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    targets: dict[tuple[str, Path], str | None] = field(default_factory=dict)
+    steps: list[PlaneStep] = []
+    faults: list[PlaneFault] = []
+    notices: list[str] = []
+    targets: dict[tuple[str, Path], str | None] = {}
 
     @property
     def deletions(self) -> int:
@@ -69,15 +67,22 @@ class Difference:
 def find_difference(
     content: PlaneContent, snapshot: Snapshot, *, prune: bool, prune_orders: bool, set_secrets: bool
 ) -> Difference:
-    comparison = _Comparison(content, snapshot, prune, set_secrets)
+    comparison = _Comparison(content, snapshot, prune, set_secrets, Difference())
     comparison.compare_all()
     if prune or prune_orders:
         comparison.prune(orders=prune_orders, others=prune)
     return comparison.found
 
 
-@dataclass
-class _Comparison:
+class _EntryFault(Exception):
+    """What keeps an entry from being compared, at `steps` below it."""
+
+    def __init__(self, message: str, *steps: str) -> None:
+        super().__init__(message)
+        self.steps = steps
+
+
+class _Comparison(Struct):
     """`_aliases`: (kind, path in the files) → path on the server, where they differ. `_unknown_owners`: their places, if
     they are reported."""
 
@@ -85,18 +90,17 @@ class _Comparison:
     _snapshot: Snapshot
     _prune: bool
     _set_secrets: bool
-    found: Difference = field(default_factory=Difference)
-    _aliases: dict[tuple[str, Path], Path] = field(default_factory=dict)
-    _matched: set[tuple[str, Path]] = field(default_factory=set)
-    _unknown_owners: set[object] = field(default_factory=set)
+    found: Difference
+    _aliases: dict[tuple[str, Path], Path] = {}
+    _matched: set[tuple[str, Path]] = set()
+    _unknown_owners: set[object] = set()
 
     def compare_all(self) -> None:
-        by_kind: dict[str, list[Entry]] = {name: [] for name in KINDS}
-        for entry in self._content.entries.values():
-            by_kind[entry.kind.name].append(entry)
-        for entries in by_kind.values():
-            for entry in entries:
+        for entry in sorted(self._content.entries.values(), key=_place_of_kind):
+            try:
                 self._compare(entry)
+            except _EntryFault as fault:
+                self._fault(entry, str(fault), *fault.steps)
         self._sort_orders()
 
     def _name_references(self, entry: Entry) -> None:
@@ -147,49 +151,45 @@ class _Comparison:
         return tuple(names)
 
     def _compare(self, entry: Entry) -> None:
-        kind = entry.kind.name
-        if not self._has_owners(entry):
+        # Without a usable id it is not known which row it is.
+        if not self._has_owners(entry) or ID in entry.faulty:
             return
-        if ID in entry.faulty:
-            # Which row it is, is not known.
-            return
-        path = self._server_path(kind, entry.path)
-        actual = self._snapshot.entries.get((kind, path))
-        if entry.id is not None:
-            actual = self._snapshot.find(kind, entry.id)
-            if actual is None:
-                self._fault(entry, f"there is no {entry.kind.noun} with the id {entry.id}", "id")
-                return
-            if actual.path[:-1] != path[:-1]:
-                owner = " / ".join(actual.path[:-1])
-                self._fault(
-                    entry, f"{entry.kind.noun} {entry.id} belongs to {owner}, not to {' / '.join(path[:-1])}", "id"
-                )
-                return
-            self._aliases[kind, entry.path] = actual.path
-        elif actual is None and (kind, path) in self._snapshot.ambiguous:
-            ids = ", ".join(self._snapshot.ambiguous[kind, path])
-            self._fault(entry, f"several {entry.kind.noun}s have this name; add `id:` with one of {ids}")
-            return
-        elif "name" in entry.attributes and "name" not in entry.kind.attributes:
-            self._fault(entry, "a name other than the key needs `id:`, which says which row it is", "name")
-            return
-        if actual is not None and (kind, actual.path) in self._matched:
-            self._fault(entry, f"another entry is the same {entry.kind.noun} ({actual.id})")
-            return
-        if actual is not None:
-            self._matched.add((kind, actual.path))
+        actual = self._match(entry)
         # An order may be known to the snapshot by a name that a file gives a new one: the id decides.
-        self.found.targets[kind, entry.path] = None if actual is None else actual.id
+        self.found.targets[entry.kind.name, entry.path] = None if actual is None else actual.id
         entry.members = self._schema_of(entry, actual)
         self._check_secrets(entry)
         self._name_references(entry)
-        if kind == "blueprints":
+        if entry.kind.name == "blueprints":
             self._compare_blueprint(entry, actual)
         elif actual is None:
             self._create(entry)
         else:
             self._change(entry, actual)
+
+    def _match(self, entry: Entry) -> Entry | None:
+        """The row of the entry on the server; None: it is to be created."""
+        kind, noun = entry.kind.name, entry.kind.noun
+        path = self._server_path(kind, entry.path)
+        actual = self._snapshot.entries.get((kind, path))
+        if entry.id is not None:
+            actual = self._snapshot.find(kind, entry.id)
+            if actual is None:
+                raise _EntryFault(f"there is no {noun} with the id {entry.id}", "id")
+            if actual.path[:-1] != path[:-1]:
+                owner, given = (" / ".join(each[:-1]) for each in (actual.path, path))
+                raise _EntryFault(f"{noun} {entry.id} belongs to {owner}, not to {given}", "id")
+            self._aliases[kind, entry.path] = actual.path
+        elif actual is None and (kind, path) in self._snapshot.ambiguous:
+            ids = ", ".join(self._snapshot.ambiguous[kind, path])
+            raise _EntryFault(f"several {noun}s have this name; add `id:` with one of {ids}")
+        elif "name" in entry.attributes and "name" not in entry.kind.attributes:
+            raise _EntryFault("a name other than the key needs `id:`, which says which row it is", "name")
+        if actual is not None and (kind, actual.path) in self._matched:
+            raise _EntryFault(f"another entry is the same {noun} ({actual.id})")
+        if actual is not None:
+            self._matched.add((kind, actual.path))
+        return actual
 
     def _has_owners(self, entry: Entry) -> bool:
         """Reports an unknown owner once, at its name, whatever is below it."""
@@ -240,25 +240,19 @@ class _Comparison:
 
     # ---- steps ----
     def _create(self, entry: Entry) -> None:
-        kind = entry.kind
+        kind, own = entry.kind, entry.path[-1]
         if kind.name == "agents":
             enrolled = [
                 path[-1] for known, path in self._snapshot.ids if known == "agents" and path[0] == entry.path[0]
             ]
-            self._fault(
-                entry,
-                f"there is no agent {entry.path[-1]!r} of {entry.path[0]}{did_you_mean(entry.path[-1], enrolled)}; agents"
-                f" enroll, they are not created by a file: `mainstay agents add {entry.path[-1]}`",
+            raise _EntryFault(
+                f"there is no agent {own!r} of {entry.path[0]}{did_you_mean(own, enrolled)}; agents enroll, they are not"
+                f" created by a file: `mainstay agents add {own}`"
             )
-            return
-        missing = [
-            name
-            for name, each in kind.attributes.items()
-            if each.required and entry.attributes.get(name) is None and name not in entry.faulty
-        ]
+        required = [name for name, each in kind.attributes.items() if each.required and name not in entry.faulty]
+        missing = [f"`{name}`" for name in required if entry.attributes.get(name) is None]
         if missing:
-            self._fault(entry, f"a new {kind.noun} needs {' and '.join(f'`{name}`' for name in missing)}")
-            return
+            raise _EntryFault(f"a new {kind.noun} needs {' and '.join(missing)}")
         step = PlaneStep(CREATE, entry, None)
         for name, given in entry.attributes.items():
             attribute = kind.attributes[name]
@@ -473,8 +467,7 @@ class _Comparison:
             if wanted and own and kind in self._content.kinds and (kind, path) not in self._matched:
                 doomed.append(actual)
         busy = {each.path[:2] for each in doomed if each.kind.name == "orders"}
-        order = list(KINDS)
-        for actual in sorted(doomed, key=lambda each: -order.index(each.kind.name)):
+        for actual in sorted(doomed, key=lambda each: -_place_of_kind(each)):
             if actual.kind.name == "groups" and actual.path in busy:
                 # Its services are still being deleted when the group would be.
                 self.found.notices.append(
@@ -485,6 +478,10 @@ class _Comparison:
 
 
 _UNKNOWN = object()
+
+
+def _place_of_kind(entry: Entry) -> int:
+    return list(KINDS).index(entry.kind.name)
 
 
 def _orders_of(entry: Entry, content: PlaneContent, snapshot: Snapshot) -> list[Path]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from mainstay.cli.plane.entries import Entry, EntrySource, Path, PlaneFault, PlaneFile
 from mainstay.cli.plane.kinds import ANY, BOOLEAN, FORMS, ID, KINDS, NAME, TEXTS, Attribute, Kind
 from mainstay.cli.remote.connection import is_id
+from mainstay.foundation import Struct
 from mainstay.foundation.documents import read_yaml
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import closest, did_you_mean
@@ -20,15 +20,14 @@ CLEARABLE = frozenset({("agents", "poolSet"), ("agents", "capacity")})
 MAX_DOCUMENTS = 1000
 
 
-@dataclass
-class PlaneContent:
+class PlaneContent(Struct):
     """The entries of all files. `kinds`: those that occur, also without entries; only they are pruned.
     `unreadable`: faults of documents that are not YAML; what they define is not known."""
 
-    entries: dict[tuple[str, Path], Entry] = field(default_factory=dict)
-    kinds: set[str] = field(default_factory=set)
-    faults: list[PlaneFault] = field(default_factory=list)
-    unreadable: list[Fault] = field(default_factory=list)
+    entries: dict[tuple[str, Path], Entry] = {}
+    kinds: set[str] = set()
+    faults: list[PlaneFault] = []
+    unreadable: list[Fault] = []
 
 
 def read_plane(files: Sequence[tuple[str, str]]) -> PlaneContent:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from mainstay.cli.plane.difference import CREATE, DELETE, Difference, PlaneStep, find_order
@@ -13,6 +12,7 @@ from mainstay.cli.plane.kinds import KINDS, PROPERTIES, VALUE_COLLECTIONS, Attri
 from mainstay.cli.plane.properties import KEEP, SecretValue, Steps, is_directive, is_named_service, replaced
 from mainstay.cli.plane.snapshot import Snapshot
 from mainstay.cli.remote.service_types import Definition
+from mainstay.foundation import Struct
 
 ReadSecret = Callable[[Mapping[str, Any], str], str]
 
@@ -21,32 +21,30 @@ class SecretMissing(Exception):
     """A secret cannot be read; the message names the file or variable."""
 
 
-@dataclass
-class PlaneRequests:
+class PlaneRequests(Struct):
     """`requests` of the batch; `steps` has the step of each one. `faults`: secrets that cannot be read."""
 
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    steps: list[PlaneStep] = field(default_factory=list)
-    faults: list[PlaneFault] = field(default_factory=list)
+    requests: list[dict[str, Any]] = []
+    steps: list[PlaneStep] = []
+    faults: list[PlaneFault] = []
 
 
 def build_requests(
     found: Difference, content: PlaneContent, snapshot: Snapshot, read_secret: ReadSecret
 ) -> PlaneRequests:
     """In the order of the steps: an entry is created before what refers to it, deletions come last."""
-    builder = _Builder(found, content, snapshot, read_secret)
+    builder = _Builder(found, content, snapshot, read_secret, PlaneRequests())
     for step in found.steps:
         builder.add(step)
     return builder.built
 
 
-@dataclass
-class _Builder:
+class _Builder(Struct):
     _found: Difference
     _content: PlaneContent
     _snapshot: Snapshot
     _read_secret: ReadSecret
-    built: PlaneRequests = field(default_factory=PlaneRequests)
+    built: PlaneRequests
 
     def _send(self, step: PlaneStep, method: str, path: str, body: dict[str, Any] | None = None, **more: Any) -> None:
         request = {"method": method, "path": path, **{name: each for name, each in more.items() if each}}

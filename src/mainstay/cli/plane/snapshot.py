@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from mainstay.agent.client import Client
@@ -26,8 +25,7 @@ ID_DIGITS = 8
 NOT_EXPORTED = frozenset({("orders", "agent"), ("orders", "tags")})
 
 
-@dataclass
-class Snapshot:
+class Snapshot(Struct):
     """`entries` of kinds without blueprints; `paths` names every row that can be referred to, by kind and id.
 
     `ambiguous`: paths whose last name several rows have → their ids. `participant_id` None: the caller is an admin.
@@ -35,11 +33,11 @@ class Snapshot:
 
     participant_id: str | None
     revision: int
-    entries: dict[tuple[str, Path], Entry] = field(default_factory=dict)
-    paths: dict[tuple[str, str], Path] = field(default_factory=dict)
-    ids: dict[tuple[str, Path], str] = field(default_factory=dict)
-    ambiguous: dict[tuple[str, Path], list[str]] = field(default_factory=dict)
-    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+    entries: dict[tuple[str, Path], Entry] = {}
+    paths: dict[tuple[str, str], Path] = {}
+    ids: dict[tuple[str, Path], str] = {}
+    ambiguous: dict[tuple[str, Path], list[str]] = {}
+    rows: dict[tuple[str, str], Row] = {}
 
     def label(self, kind: str, row_id: str | None) -> str | None:
         """The last name of a row; its id if the caller may not read it."""
