@@ -33,7 +33,7 @@ BUDGET = {
     ".": 1,
     "agent": 2670,
     "blueprints": 1920,
-    "cli": 10280,
+    "cli": 10120,
     "control": 1120,
     "control/api": 3560,
     "control/domain": 4730,

@@ -390,7 +390,7 @@ def test_what_does_not_load_exits_2_before_a_host_is_contacted(push: Push, fleet
         (("source.yaml", "web1"), "source.yaml:8:15: file#/srv/x: source: 'files/none' does not exist"),
         (("bad.yaml",), "name at least one HOST"),
         (("none.yaml", "web1"), "cannot be read"),
-        (("bad.yaml", "web1", "--parallel", "0"), "--parallel is a number"),
+        (("bad.yaml", "web1", "--parallel", "0"), "--parallel: must be a whole number from 1 to 1000, not '0'"),
         (("bad.yaml", "web1", "--batch", "0"), "--batch is a number"),
         (("-", "web1"), "needs the file"),
     ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, parse_seconds
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, parse_seconds, whole_number
 from mainstay.cli.remote.connection_options import add_connection_options, checked_ca_file
 
 TYPE_CHECKING = False
@@ -48,6 +48,7 @@ TimeoutStopSec=15min
 WantedBy=multi-user.target
 """
 MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 10, 600
+MAX_JOBS = 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +75,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    add_argument(parser, "--jobs", "N", "number of parallel jobs (default 4)", type=int, default=4)
+    jobs = whole_number(1, MAX_JOBS, f"from 1 to {MAX_JOBS}")
+    add_argument(parser, "--jobs", "N", "number of parallel jobs (default 4)", type=jobs, default=4)
     add_argument(parser, "--lease", "DURATION", "lease of a job (default 60s)", default="60s")
     add_argument(
         parser,
@@ -147,7 +149,7 @@ def _work(arguments: argparse.Namespace) -> int:
     from mainstay.converge.host.state import StateDirectory, state_path
 
     settings = AgentSettings(
-        jobs=_job_count(arguments.jobs),
+        jobs=arguments.jobs,
         lease_seconds=_lease_seconds(arguments.lease),
         drift_seconds=_drift_seconds(arguments.drift_interval),
         blueprints=arguments.blueprint,
@@ -187,12 +189,6 @@ def _check_trust(path: str | None) -> None:
     if find_spec("cryptography") is None:
         raise CommandRefused("--trust needs the package `cryptography`: install Mainstay with its extra `trust`")
     read_trusted_keys(path)
-
-
-def _job_count(jobs: int) -> int:
-    if not 1 <= jobs <= 100:
-        raise CommandRefused("--jobs must be from 1 to 100")
-    return jobs
 
 
 def _drift_seconds(text: str) -> float:

@@ -12,7 +12,15 @@ import sys
 from contextlib import contextmanager
 
 from mainstay.cli.local_run import add_value_options, exit_on_faults, parse_lock_wait, value_layers
-from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, print_error, print_pieces
+from mainstay.cli.main import (
+    CommandRefused,
+    add_argument,
+    add_list_option,
+    add_switch,
+    print_error,
+    print_pieces,
+    whole_number,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +36,7 @@ SUMMARY = "apply a manifest to many hosts over ssh"
 GROUP = "many hosts"
 DEFAULT_PARALLEL = 50
 MOST_PARALLEL = 1000
+MOST_HOSTS = 1_000_000
 LONGEST_NAME = 100
 SIGNAL_EXIT_BASE = 128
 
@@ -50,15 +59,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_list_option(parser, "--tag", "TAG", "only resources with this tag")
     add_argument(parser, "--lock-wait", "DURATION", "how long to wait for another push of this name")
     group = parser.add_argument_group("order")
-    add_argument(
-        group,
-        "--parallel",
-        "N",
-        f"hosts at the same time (default {DEFAULT_PARALLEL})",
-        default=str(DEFAULT_PARALLEL),
-    )
+    count = whole_number(1, MOST_PARALLEL, f"from 1 to {MOST_PARALLEL}")
+    shown = f"hosts at the same time (default {DEFAULT_PARALLEL})"
+    add_argument(group, "--parallel", "N", shown, type=count, default=DEFAULT_PARALLEL)
     add_argument(group, "--batch", "N|N%", "batch size: finish 5 hosts, or 10%%, before the next batch")
-    add_argument(group, "--stop-after", "N", "start no more hosts after N failures (default with --batch: 1)")
+    count = whole_number(1, MOST_HOSTS, "of at least 1")
+    shown = "start no more hosts after N failures (default with --batch: 1)"
+    add_argument(group, "--stop-after", "N", shown, type=count)
     group = parser.add_argument_group("privilege")
     add_switch(group, "--become", "run as root with sudo")
     add_switch(group, "--ask-become-pass", "ask once for the password of sudo")
@@ -66,7 +73,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    parallel, stop_after = _counts(arguments)
     _check_name(_push_name(arguments))
     with exit_on_faults(as_json=arguments.json):
         hosts = _selected(arguments)
@@ -78,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
                     f"warning: the path {text!r} is known only on the host; its files travel only if `data` names them."
                     " Begin it with a directory, such as files/, or push a bundle"
                 )
-            return _push(arguments, pushes, parallel=parallel, stop_after=stop_after)
+            return _push(arguments, pushes)
 
 
 @contextmanager
@@ -96,20 +102,6 @@ def _work_folder() -> Iterator[str]:
         yield folder
     finally:
         rmtree(folder, ignore_errors=True)
-
-
-def _counts(arguments: argparse.Namespace) -> tuple[int, int | None]:
-    from mainstay.foundation.numbers import parse_count
-
-    parallel = parse_count(arguments.parallel, 1, MOST_PARALLEL)
-    if parallel is None:
-        raise CommandRefused(f"--parallel is a number from 1 to {MOST_PARALLEL}; got {arguments.parallel!r}")
-    if arguments.stop_after is None:
-        return parallel, None if arguments.batch is None else 1
-    stop_after = parse_count(arguments.stop_after, 1, 1_000_000)
-    if stop_after is None:
-        raise CommandRefused(f"--stop-after is a number of hosts of at least 1; got {arguments.stop_after!r}")
-    return parallel, stop_after
 
 
 def _push_name(arguments: argparse.Namespace) -> str:
@@ -196,9 +188,7 @@ def _become_password(arguments: argparse.Namespace) -> str | None:
     return getpass("Password of sudo on the hosts: ")
 
 
-def _push(
-    arguments: argparse.Namespace, batches: Sequence[Sequence[HostPush]], *, parallel: int, stop_after: int | None
-) -> int:
+def _push(arguments: argparse.Namespace, batches: Sequence[Sequence[HostPush]]) -> int:
     import asyncio
     from time import monotonic
 
@@ -207,12 +197,13 @@ def _push(
     from mainstay.push.reports import document_of_hosts
     from mainstay.push.runner import PushObserver, Runner
 
-    _allow_open_files(parallel)
+    _allow_open_files(arguments.parallel)
+    stop_after = arguments.stop_after or (None if arguments.batch is None else 1)
     outcomes = [push.outcome for batch in batches for push in batch]
     table = None
     if not arguments.json:
         table = PushTable([outcome.host for outcome in outcomes], verbose=arguments.verbose)
-    runner = Runner(batches, parallel=parallel, stop_after=stop_after, observer=table or PushObserver())
+    runner = Runner(batches, parallel=arguments.parallel, stop_after=stop_after, observer=table or PushObserver())
     started_at = monotonic()
     asyncio.run(runner.run())
     _keep_reports(arguments, outcomes)

@@ -15,6 +15,7 @@ import sys
 from mainstay.cli.local_run import EXIT_FAILED, add_value_options, exit_on_faults, value_layers
 from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.views.run_display import Palette, printable
+from mainstay.foundation import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     name = os.uname().nodename
     try:
         with SystemdHost(name, read_only_binds=binds, size=LAYER_SIZE, life_seconds=LONGEST_SECONDS) as host:
-            return Trial(host, manifest, path, arguments).run()
+            return Trial(host, manifest, path, arguments, Palette(sys.stdout)).run()
     except HostError as error:
         raise CommandRefused(f"the throw-away host ended: {error}", exit_code=EXIT_FAILED) from None
 
@@ -108,18 +109,16 @@ def _binds(path: str, arguments: argparse.Namespace) -> list[Path]:
     return [each for each in hidden if not any(above in each.parents for above in hidden)]
 
 
-class Trial:
-    """Both runs on one host."""
+class Trial(Struct):
+    """Both runs on one host. `_users`, `_groups`: their names on the host after the runs, which may have created some."""
 
-    def __init__(self, host: SystemdHost, manifest: Manifest, path: str, arguments: argparse.Namespace) -> None:
-        self._host = host
-        self._manifest = manifest
-        self._path = path
-        self._arguments = arguments
-        self._palette = Palette(sys.stdout)
-        # Names of users and groups on the host after the runs, which may have created some.
-        self._users: dict[int, str] = {}
-        self._groups: dict[int, str] = {}
+    _host: SystemdHost
+    _manifest: Manifest
+    _path: str
+    _arguments: argparse.Namespace
+    _palette: Palette
+    _users: dict[int, str] = {}
+    _groups: dict[int, str] = {}
 
     def run(self) -> int:
         from mainstay.converge.host.layer_changes import TooManyEntries, find_changes, read_layer

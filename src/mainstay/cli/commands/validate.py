@@ -17,6 +17,7 @@ from mainstay.cli.local_run import (
 from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.converge.host.state import Unusable
 from mainstay.converge.run import RunRequest, inspect
+from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad, Fault
 
 TYPE_CHECKING = False
@@ -37,13 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_value_options(parser)
 
 
-class Checked:
+class Checked(Struct):
     """The result for one manifest: what was found in it, or the faults that keep it from loading."""
 
-    def __init__(self) -> None:
-        self.inspection: Inspection | None = None
-        self.faults: list[Fault] = []
-        self.warnings: list[Fault] = []
+    inspection: Inspection | None = None
+    faults: list[Fault] = []
+    warnings: list[Fault] = []
 
     def as_json(self) -> dict[str, Any]:
         if self.inspection is None:

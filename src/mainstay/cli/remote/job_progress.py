@@ -38,7 +38,7 @@ class ProgressOutput:
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
         self.palette = Palette(sys.stdout)
-        self.live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self.live = self.palette.is_live
         self.painted = False
         self.last = ""
 

@@ -41,7 +41,7 @@ class PushTable(PushObserver):
         self.width = max(4, min(WIDEST_NAME, max(len(host) for host in hosts)))
         self.total = len(hosts)
         self.done = 0
-        self.is_live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.is_live = self.palette.is_live
         self._live_lines = 0
         self._slow_after: dict[str, float] = {}
         self._print(self.palette.paint(self._line("HOST", "RESULT", [name for name, _ in COUNTS], "SECONDS"), "bold"))

@@ -54,7 +54,9 @@ class Palette:
     """Colours text if the stream is a terminal and NO_COLOR is not set."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        # Whether lines can be replaced.
+        self.is_live = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.on = self.is_live and not os.environ.get("NO_COLOR")
 
     def paint(self, text: str, colour: str) -> str:
         return f"\033[{COLOURS[colour]}m{text}\033[0m" if self.on and colour in COLOURS else text
@@ -68,7 +70,7 @@ class RunDisplay(Observer):
         self.palette = Palette(self.stream)
         self.verbose = verbose
         self.total = 0
-        self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.live = self.palette.is_live
         self.shown_progress = False
         # The resource whose output was shown line by line; its event repeats none of it.
         self.streamed: str | None = None
