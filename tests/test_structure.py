@@ -31,8 +31,8 @@ MOST_LINES_OF_A_MODULE = 600
 # Code lines of each package: no blank lines, comments and docstrings. A larger number needs a decision that says why.
 BUDGET = {
     ".": 1,
-    "agent": 2670,
-    "blueprints": 1920,
+    "agent": 2660,
+    "blueprints": 1900,
     "cli": 10120,
     "control": 1120,
     "control/api": 3560,
@@ -41,16 +41,16 @@ BUDGET = {
     "control/store": 4720,
     "control/vault": 120,
     "control/web": 6970,
-    "converge": 3030,
+    "converge": 3000,
     "converge/health_checks": 60,
-    "converge/host": 5150,
-    "converge/manifest": 3360,
-    "converge/providers": 1740,
-    "converge/resources": 1640,
+    "converge/host": 5090,
+    "converge/manifest": 3320,
+    "converge/providers": 1720,
+    "converge/resources": 1630,
     "foundation": 1090,
     "nouns": 450,
     "packaging": 350,
-    "push": 1890,
+    "push": 1880,
 }
 
 

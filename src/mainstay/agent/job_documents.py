@@ -9,7 +9,8 @@ from mainstay.converge.manifest.scope import SecretMembers, holds_secret, taint
 from mainstay.converge.report import FAILED, UNMET, Event, Report
 from mainstay.converge.resources.file import PRESENT, FileState
 from mainstay.foundation.text import KeptSecret, Tainted, line_problem, shorten
-from mainstay.foundation.vault import VAULT_PREFIX
+from mainstay.foundation.vault import is_vault_reference
+from mainstay.foundation.yaml.scalars import leaves, with_leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,19 +58,12 @@ def with_outputs(properties: Mapping[str, Any], outputs: Mapping[str, Any]) -> d
     return merged
 
 
-def secret_references(
-    value: Any, secret_paths: Collection[SchemaPath], at: SchemaPath = (), place: Place = ()
-) -> Iterator[tuple[Place, str]]:
+def secret_references(properties: Any, secret_paths: Collection[SchemaPath]) -> Iterator[tuple[Place, str]]:
     """References at the paths of secrets. Elsewhere a text that looks like a reference is only text."""
-    if isinstance(value, str):
-        if at in secret_paths and value.startswith(VAULT_PREFIX):
-            yield place, value
-    elif isinstance(value, dict):
-        for name, child in value.items():
-            yield from secret_references(child, secret_paths, (*at, name), (*place, name))
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from secret_references(child, secret_paths, (*at, "[]"), (*place, str(index)))
+    for path, value in leaves(properties):
+        at = tuple("[]" if isinstance(step, int) else step for step in path)
+        if at in secret_paths and is_vault_reference(value):
+            yield tuple(map(str, path)), value
 
 
 def new_secrets(job: Mapping[str, Any], secret_paths: Collection[SchemaPath]) -> frozenset[Place]:
@@ -166,18 +160,16 @@ def completion_body(report: Report, secret_paths: Collection[SchemaPath]) -> dic
 
 def json_safe(value: Any) -> Any:
     """Valid for every JSON parser: finite numbers, text without NUL and lone surrogates. Secrets stay tainted."""
-    if isinstance(value, str):
-        if value.isascii() and "\0" not in value:
-            return value
-        text = value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-        return Tainted(text) if isinstance(value, Tainted) else text
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {json_safe(str(name)): json_safe(child) for name, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_safe(child) for child in value]
-    return value
+
+    def safe(leaf: Any) -> Any:
+        if not isinstance(leaf, str):
+            return str(leaf) if isinstance(leaf, float) and not math.isfinite(leaf) else leaf
+        if leaf.isascii() and "\0" not in leaf:
+            return leaf
+        text = leaf.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+        return Tainted(text) if isinstance(leaf, Tainted) else text
+
+    return with_leaves(value, safe, keys=True)
 
 
 def _refuse_secrets(value: Any, allowed: Collection[SchemaPath], shown: SchemaPath, at: SchemaPath) -> None:

@@ -9,11 +9,12 @@ import select
 import signal
 import threading
 import uuid
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from mainstay.agent.blueprint_cache import BlueprintCache
 from mainstay.agent.client import ServerRefusal, Unreachable
-from mainstay.agent.context import Backoff
+from mainstay.agent.context import AgentContext, Backoff
 from mainstay.agent.drift import DriftWatch
 from mainstay.agent.job_documents import bounded_message
 from mainstay.agent.job_runner import Outcome, failed, preload_engine, run_job
@@ -23,17 +24,10 @@ from mainstay.agent.log import origin_of
 from mainstay.agent.orphans import OrphanCleaner
 from mainstay.agent.plans import Planner
 from mainstay.agent.responses import JOB, LEASED, RENEWED, require_items, require_shape
-from mainstay.agent.stop_flag import CANCELLED, now
+from mainstay.agent.stop_flag import CANCELLED, LeaseStopFlag, now
 from mainstay.converge.failures import StopFlag
 from mainstay.converge.host.state import Busy, Lock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
-
-    from mainstay.agent.context import AgentContext
-    from mainstay.agent.stop_flag import LeaseStopFlag
+from mainstay.foundation import Any
 
 POLL_SECONDS = 30
 POLL_GRACE_SECONDS = 15

@@ -19,6 +19,7 @@ from mainstay.converge.manifest.manifest_warnings import Text, texts_in
 from mainstay.converge.value_kinds import COMMAND
 from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.yaml.document import decode, parse
+from mainstay.foundation.yaml.scalars import node_at
 
 
 class CheckedManifest:
@@ -102,13 +103,7 @@ class CheckedManifest:
 
     def node_at(self, path: DocumentPath) -> Any:
         """The node at a path of the manifest; None if there is none."""
-        node: Any = self.node
-        for part in path:
-            try:
-                node = node[part]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return node
+        return node_at(self.node, path)
 
     def written(self, path: DocumentPath) -> str:
         """The text at a path of the manifest; empty if there is none."""

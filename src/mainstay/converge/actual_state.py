@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from mainstay.converge import providers, resources
 from mainstay.converge.apply import Options
+from mainstay.converge.contract import Provider, Resource, ResourceType, State
 from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.redaction import redact_state, secret_names
 from mainstay.converge.run import RunRequest, Session
+from mainstay.foundation import Any
 from mainstay.foundation.suggestions import did_you_mean
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mainstay.converge.contract import Provider, Resource, ResourceType, State
 
 
 def read_state(type_name: str, name: str, provider_name: str | None) -> dict[str, Any]:

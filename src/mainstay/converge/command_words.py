@@ -6,16 +6,12 @@ word. `manifest/command_templates.py` renders the words.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 from mainstay.converge.value_kinds import COMMAND, SCALAR_SCHEMA, Unfit, ValueKind, read_text
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
-
-    from mainstay.foundation.yaml.scalars import Node
+from mainstay.foundation.yaml.scalars import Node
 
 BLANKS = " \t\n"
 ESCAPABLE_IN_DOUBLE_QUOTES = '$`"\\'

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from mainstay.converge.contract import Resource
 from mainstay.converge.host.state import AppendOnly, StateDirectory, read_text, run_ids, statuses
 from mainstay.converge.json_lines import document_pieces, event_lines
 from mainstay.converge.report import CHANGED, REFRESHED, STABLE, Event, Report
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.private_files import is_abandoned, remove
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any
-
-    from mainstay.converge.contract import Resource
 
 MOST_REPORTS = 1000
 LARGEST_HISTORY_BYTES = 100 * 1024 * 1024

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from mainstay.converge.report import CHANGED, STABLE, Event, Report
+from mainstay.foundation import Any
 from mainstay.foundation.timestamps import format_timestamp
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Any
-
+from mainstay.foundation.yaml.scalars import with_leaves
 
 EVENTS_PER_PIECE = 200
 MOST_FRAMES = 64
@@ -47,13 +44,13 @@ def _encoded(text: str) -> bytes:
 
 def finite(value: Any) -> Any:
     """Replaces infinity and NaN, which JSON does not have, by their names in YAML."""
-    if isinstance(value, float) and not -LARGEST_FLOAT <= value <= LARGEST_FLOAT:
-        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
-    if isinstance(value, dict):
-        return {key: finite(child) for key, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(child) for child in value]
-    return value
+
+    def named(leaf: Any) -> Any:
+        if isinstance(leaf, float) and not -LARGEST_FLOAT <= leaf <= LARGEST_FLOAT:
+            return ".nan" if leaf != leaf else ".inf" if leaf > 0 else "-.inf"
+        return leaf
+
+    return with_leaves(value, named)
 
 
 def event_lines(events: Iterable[Event]) -> Iterator[str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from mainstay.foundation.suggestions import closest, did_you_mean
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 CONTROL = "use `control: {if: …}`"
 REPEAT = "use `for_each`; lookup('each.value') is the item"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mainstay.converge.command_words import join_words
 from mainstay.converge.failures import CommandFailed, Failure
+from mainstay.converge.host.host import Host
+from mainstay.foundation import Any
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from mainstay.converge.host.host import Host
 
 LARGEST_DIFF_BYTES = 512 * 1024
 

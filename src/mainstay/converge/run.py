@@ -37,8 +37,8 @@ from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
-from mainstay.foundation.yaml.document import decode, locate, nearest_place, parse
-from mainstay.foundation.yaml.scalars import TOO_MANY_DIGITS, Node, overlong_numbers, to_value
+from mainstay.foundation.yaml.document import decode, parse
+from mainstay.foundation.yaml.scalars import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -521,18 +521,9 @@ def restore_backup(path: str, run_id: str | None) -> Backup:
 
 def read_values(path: str) -> dict[str, Any]:
     """Reads a YAML or JSON file of values, for `--data`, `--values` and `--facts`."""
-    text = decode(read_bytes(path), path)
-    if path.endswith(".json"):
-        from mainstay.foundation.documents import read_json
+    from mainstay.foundation.documents import read_json, read_yaml_values
 
-        value = read_json(text, path)
-    else:
-        node = parse(text, path)
-        overlong = list(overlong_numbers(node))
-        if overlong:
-            places = locate(text, overlong)
-            raise DoesNotLoad([Fault(path, *nearest_place(places, place), TOO_MANY_DIGITS) for place in overlong])
-        value = to_value(node)
+    value = (read_json if path.endswith(".json") else read_yaml_values)(decode(read_bytes(path), path), path)
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -7,16 +7,12 @@ editors (`schema`). The resource types declare which property has which kind.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.text import REDACTED, Tainted, shorten
-from mainstay.foundation.yaml.scalars import Node, PlainScalar, to_value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
+from mainstay.foundation.yaml.scalars import Node, PlainScalar, to_value, with_leaves
 
 
 class Unfit(ValueError):
@@ -62,13 +58,7 @@ def describe(node: object) -> str:
 
 def conceal(value: Any) -> Any:
     """Redacts the secrets in a value that is shown or reported."""
-    if isinstance(value, Tainted):
-        return REDACTED
-    if isinstance(value, dict):
-        return {conceal(key): conceal(child) for key, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [conceal(child) for child in value]
-    return value
+    return with_leaves(value, lambda leaf: REDACTED if isinstance(leaf, Tainted) else leaf, keys=True)
 
 
 def as_secret(value: Any) -> Any:

@@ -10,8 +10,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar, dataclass_transform
 else:
-    # Only mypy reads it.
+    # Only mypy reads them; the import of `typing` takes longer than the run of a small manifest.
+    Any = object
     dataclass_transform = lambda **_: lambda cls: cls  # noqa: E731
+
+__all__ = ["Any", "Struct"]
 
 
 @dataclass_transform(eq_default=False)

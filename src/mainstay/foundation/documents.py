@@ -6,18 +6,14 @@ A scalar means the same in both.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from math import isfinite
 
+from mainstay.foundation import Any
 from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.yaml.document import locate, nearest_place, parse
 from mainstay.foundation.yaml.scalars import DEEPEST_NESTING, TOO_MANY_DIGITS, overlong_numbers, to_value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
 
 MOST_NUMBERS_REPORTED = 100
 TOO_DEEP = f"nested more than {DEEPEST_NESTING} levels deep"
@@ -25,18 +21,24 @@ NOT_A_NUMBER = "JSON has neither infinity nor NaN; write a number, or quote the 
 
 
 def read_yaml(text: str, file: str) -> Any:
-    """Returns the value of one YAML document; raises `DoesNotLoad` with every fault found."""
-    node = parse(text, file)
-    overlong = list(islice(overlong_numbers(node), MOST_NUMBERS_REPORTED))
-    if overlong:
-        places = locate(text, overlong)
-        raise DoesNotLoad([Fault(file, *nearest_place(places, path), TOO_MANY_DIGITS) for path in overlong])
-    value = to_value(node)
-    paths = list(islice(_non_finite_numbers(value, ()), MOST_NUMBERS_REPORTED))
-    if paths:
-        places = locate(text, paths)
-        raise DoesNotLoad([Fault(file, *nearest_place(places, path), NOT_A_NUMBER) for path in paths])
+    """Returns the JSON value of one YAML document; raises `DoesNotLoad` with every fault found."""
+    value = read_yaml_values(text, file)
+    _refuse_numbers(_non_finite_numbers(value, ()), NOT_A_NUMBER, text, file)
     return value
+
+
+def read_yaml_values(text: str, file: str) -> Any:
+    """Like `read_yaml`, but infinity and NaN are numbers, as in the `data` of a manifest."""
+    node = parse(text, file)
+    _refuse_numbers(overlong_numbers(node), TOO_MANY_DIGITS, text, file)
+    return to_value(node)
+
+
+def _refuse_numbers(paths: Iterator[DocumentPath], problem: str, text: str, file: str) -> None:
+    found = list(islice(paths, MOST_NUMBERS_REPORTED))
+    if found:
+        places = locate(text, found)
+        raise DoesNotLoad([Fault(file, *nearest_place(places, path), problem) for path in found])
 
 
 def read_json(text: str, file: str) -> Any:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 from threading import Lock
 
 from mainstay.foundation.faults import DoesNotLoad, Fault
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
 
 CHUNK_BYTES = 256 * 1024
 LARGEST_BYTES = 1024 * 1024 * 1024

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+from mainstay.foundation import Any
 
 
 class EventSpool:

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from math import isfinite
 
 from mainstay.converge.report import OUTCOMES
+from mainstay.foundation import Any
 from mainstay.push.outcome import HostFault
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 MARK = b"mainstay-push "
 KINDS = ("hello", "need", "start", "at", "event", "report", "stable", "message", "end")

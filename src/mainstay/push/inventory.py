@@ -13,6 +13,8 @@ from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
 from mainstay.push.inventory_schema import GROUP_KEYS, HOST_KEYS, KEYS
 
+# What is wrong, each with its place in the document.
+Findings = list[tuple["DocumentPath", str]]
 # A name of ssh: host, user@host, an address, or ssh://user@host:port. Never an option, a path or a shell word.
 HOST_NAME = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][A-Za-z0-9._+-]*@)?[A-Za-z0-9_:\[][A-Za-z0-9._:%\[\]-]*")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -53,7 +55,7 @@ def inventory_of_names(names: Iterable[str]) -> Inventory:
 
 def parse_inventory(document: Any, file: str, text: str | None) -> Inventory:
     """Checks a document; raises `DoesNotLoad` with all faults. `text` is its YAML, for places; None for JSON."""
-    found: list[tuple[DocumentPath, str]] = []
+    found: Findings = []
     if not isinstance(document, dict):
         raise DoesNotLoad([Fault(file, 1, 1, "an inventory is a map with `hosts` and `groups`")])
     _refuse_unknown(document, KEYS, (), found)
@@ -86,7 +88,7 @@ def _host_of(
     return InventoryHost(name, entry.get("python"), layers)
 
 
-def _map_of(document: Mapping[str, Any], key: str, found: list[tuple[DocumentPath, str]]) -> dict[str, Any]:
+def _map_of(document: Mapping[str, Any], key: str, found: Findings) -> dict[str, Any]:
     value = document.get(key)
     if isinstance(value, list) and key == "hosts":
         found.append(((key,), "hosts is a map: write each name as a key, `web1:`, not as an item of a list"))
@@ -97,7 +99,7 @@ def _map_of(document: Mapping[str, Any], key: str, found: list[tuple[DocumentPat
     return value or {}
 
 
-def _check_host(name: str, entry: Any, found: list[tuple[DocumentPath, str]]) -> None:
+def _check_host(name: str, entry: Any, found: Findings) -> None:
     path = ("hosts", name)
     if not _is_host_name(name):
         found.append((path, _name_problem(name)))
@@ -108,7 +110,7 @@ def _check_host(name: str, entry: Any, found: list[tuple[DocumentPath, str]]) ->
         found.append(((*path, "python"), "python is the path or name of a program, without blanks or options"))
 
 
-def _check_group(name: str, entry: Any, hosts: Mapping[str, Any], found: list[tuple[DocumentPath, str]]) -> None:
+def _check_group(name: str, entry: Any, hosts: Mapping[str, Any], found: Findings) -> None:
     path = ("groups", name)
     if not GROUP_NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         found.append((path, f"{shorten(name)!r} is no name of a group: letters, digits and . _ -"))
@@ -126,9 +128,7 @@ def _check_group(name: str, entry: Any, hosts: Mapping[str, Any], found: list[tu
             found.append(((*path, "hosts", index), f"{shorten(str(member))!r} is not below `hosts`{hint}"))
 
 
-def _check_entry(
-    entry: Any, path: DocumentPath, known: Mapping[str, Any], found: list[tuple[DocumentPath, str]]
-) -> bool:
+def _check_entry(entry: Any, path: DocumentPath, known: Mapping[str, Any], found: Findings) -> bool:
     """Returns whether there are values to check."""
     if entry is None:
         return False
@@ -141,9 +141,7 @@ def _check_entry(
     return True
 
 
-def _refuse_unknown(
-    entry: Mapping[str, Any], known: Mapping[str, Any], path: DocumentPath, found: list[tuple[DocumentPath, str]]
-) -> None:
+def _refuse_unknown(entry: Mapping[str, Any], known: Mapping[str, Any], path: DocumentPath, found: Findings) -> None:
     found.extend(
         ((*path, key), f"unknown key {shorten(str(key))!r}{did_you_mean(str(key), known)}; known: {', '.join(known)}")
         for key in entry
@@ -163,7 +161,7 @@ def _is_program(text: str) -> bool:
     return bool(re.fullmatch(r"[A-Za-z0-9_/][A-Za-z0-9_./+-]*", text)) and len(text) <= LONGEST_PATH
 
 
-def _placed(found: Sequence[tuple[DocumentPath, str]], file: str, text: str | None) -> list[Fault]:
+def _placed(found: Findings, file: str, text: str | None) -> list[Fault]:
     if text is None:
         return [Fault(file, None, None, _with_path(path, message)) for path, message in found]
     places = locate(text, [path for path, _ in found if path])

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from mainstay.converge.contract import HealthCheck, HealthCheckKind
 from mainstay.converge.failures import CommandFailed, Failure, StopFlag
 from mainstay.converge.host.clock import sleep
+from mainstay.converge.host.host import Host
 from mainstay.foundation.module_names import module_names, registered
 from mainstay.foundation.text import REDACTED, shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.contract import HealthCheck, HealthCheckKind
-    from mainstay.converge.host.host import Host
 
 LONGEST_SHOWN_OUTPUT = 300
 

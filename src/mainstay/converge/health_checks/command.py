@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from mainstay.converge.command_words import WORDS
 from mainstay.converge.contract import HealthCheck, HealthCheckKind, Property
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.host.host import Host
+from mainstay.converge.host.host import Host
 
 STATUSES = {0: "OK", 1: "WARNING", 2: "CRITICAL"}
 

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import grp
 import pwd
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 from mainstay.converge.failures import Failure
-from mainstay.foundation import Struct
+from mainstay.converge.host.files import Files
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.numbers import LARGEST_ID, parse_count
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    from mainstay.converge.host.files import Files
 
 PASSWD, SHADOW, GROUP, GSHADOW = "/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow"
 LOGIN_DEFS, USERADD_DEFAULTS = "/etc/login.defs", "/etc/default/useradd"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from mainstay.converge.failures import CommandFailed, Failure, Stopped, TimedOut
@@ -12,14 +13,9 @@ from mainstay.converge.host.account_databases import GROUP, GSHADOW, PASSWD, SHA
 from mainstay.converge.host.clock import monotonic, sleep
 from mainstay.converge.host.commands import missing_programs, search_path
 from mainstay.converge.host.facts import read_small
+from mainstay.converge.host.host import Host
 from mainstay.converge.host.state import Busy
 from mainstay.foundation.private_files import Closing
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from mainstay.converge.host.host import Host
 
 TOOL_TIMEOUT_SECONDS = 300.0
 LOCK_WAIT_SECONDS = 60.0

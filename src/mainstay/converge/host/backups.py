@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from hashlib import sha256
 
 from mainstay.converge.host.state import StateDirectory, file_name, run_ids, statuses
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.private_files import Closing, remove, write_all
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
 
 MOST_PER_PATH = 10
 LARGEST_TOTAL_BYTES = 1024 * 1024 * 1024

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.failures import StopFlag
+from mainstay.converge.failures import StopFlag
 
 STOP_CHECK_SECONDS = 0.1
 

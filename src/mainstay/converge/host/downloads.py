@@ -9,17 +9,13 @@ import time
 import urllib.error
 import urllib.request
 from base64 import b64encode
+from collections.abc import Mapping
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from mainstay.converge.failures import Failure, Missing, StopFlag, Stopped, TimedOut
+from mainstay.foundation import Any
 from mainstay.foundation.addresses import is_loopback_host
 from mainstay.foundation.private_files import write_all
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
 
 MOST_ATTEMPTS = 3
 PAUSES_SECONDS = (0.5, 1.0)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from mainstay.foundation import Any
 
 # Names of distributions in `host.info` that differ from os-release.
 PLATFORM_NAMES = {"rhel": "redhat", "ol": "oracle", "amzn": "amazon"}

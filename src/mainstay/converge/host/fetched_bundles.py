@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
 from mainstay.converge.failures import Failure, StopFlag
 from mainstay.converge.host.bundles import LARGEST_BYTES, unpack, unpacking_directory
 from mainstay.converge.host.downloads import Download, is_private
 from mainstay.converge.host.file_reading import read_all
+from mainstay.converge.host.state import StateDirectory
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.faults import DoesNotLoad, Fault
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mainstay.converge.host.state import StateDirectory
 
 DIGEST_CHARACTERS = frozenset("0123456789abcdef")
 LONGEST_URL = 4096

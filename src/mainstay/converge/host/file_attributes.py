@@ -9,11 +9,7 @@ import stat as modes
 from mainstay.converge.failures import Failure
 from mainstay.converge.host.file_reading import READ_FLAGS
 from mainstay.converge.host.parents import ACCESS_ACL, DEFAULT_ACL, ENTRY_FLAGS, Place
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
+from mainstay.foundation import Any
 
 PRIVILEGED_ATTRIBUTES = ("security.selinux", "security.SMACK64", ACCESS_ACL)
 ACL_GROUP, ACL_MASK, ACL_OTHERS = 0x04, 0x10, 0x20

@@ -8,18 +8,13 @@ from __future__ import annotations
 import os
 import stat as modes
 import sys
+from collections.abc import Callable, Iterator, Mapping
 
 from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.host.parents import LinkRefused, Parents, Place, Walk
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.digests import sha256_of_pieces
 from mainstay.foundation.private_files import Closing
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
-
 
 CHUNK_BYTES = 1024 * 1024
 # Two chunks of this size fit the processor's cache and the allocator's pools; larger chunks compare at a third of the

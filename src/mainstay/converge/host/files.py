@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
+from collections.abc import Callable
 from contextlib import suppress
 
 from mainstay.converge.failures import Failure, Missing
@@ -24,14 +25,8 @@ from mainstay.converge.host.file_reading import (
 )
 from mainstay.converge.host.parents import ENTRY_FLAGS, ROOT, LinkRefused, Place
 from mainstay.converge.host.state import TEMP_PREFIX, StateDirectory
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.private_files import Closing, write_all
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
 
 KERNEL_CHUNK_BYTES = 64 * 1024 * 1024
 FSYNC_EACH_UP_TO = 256

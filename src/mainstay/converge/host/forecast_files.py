@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
+from collections.abc import Iterator
 from contextlib import suppress
 
 from mainstay.converge.failures import Failure, NotYetThere
@@ -16,13 +17,8 @@ from mainstay.converge.host.file_reading import CHUNK_BYTES, is_found, require_s
 from mainstay.converge.host.files import Files, FileWrite, cannot_give_away, cannot_write_in
 from mainstay.converge.host.parents import Place, Walk, has_access_list
 from mainstay.converge.host.state import TEMP_PREFIX, StateDirectory
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.digests import sha256_of_pieces
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 
 class ForecastEntry(Struct):

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import stat as modes
+from collections.abc import Iterable
 from contextlib import suppress
 
 from mainstay.converge.failures import Failure
 from mainstay.converge.host.facts import read_small
 from mainstay.converge.host.files import Files, FileWrite
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 SKELETON = "/etc/skel"
 DEEPEST = 20

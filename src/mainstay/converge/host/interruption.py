@@ -7,13 +7,8 @@ from __future__ import annotations
 
 import time
 
-from mainstay.converge.failures import Interrupted, TimedOut
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mainstay.converge.failures import StopFlag
+from mainstay.converge.failures import Interrupted, StopFlag, TimedOut
+from mainstay.foundation import Any
 
 TICK_SECONDS = 0.5
 # How long work goes on by itself after a request to stop, and how long it cleans up after an interruption.

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import os
 import stat as modes
+from collections.abc import Mapping
 
 from mainstay.converge.host.file_reading import DIRECTORY_FLAGS, READ_FLAGS, read_all
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.digests import sha256_of, sha256_of_pieces
 from mainstay.foundation.private_files import Closing
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 FILE, DIRECTORY, LINK, OTHER, NONE = "file", "directory", "link", "other", "none"
 KINDS = {modes.S_IFREG: FILE, modes.S_IFDIR: DIRECTORY, modes.S_IFLNK: LINK}

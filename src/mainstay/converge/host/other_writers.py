@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 
 from mainstay.converge.host.parents import ROOT, LinkRefused, Parents, has_access_list, is_shared
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 def why_untrusted(path: str, *, with_neighbours: bool = False) -> str | None:

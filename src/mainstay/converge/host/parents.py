@@ -12,11 +12,8 @@ import stat as modes
 from abc import ABC, abstractmethod
 
 from mainstay.converge.failures import Failure
+from mainstay.foundation import Any
 from mainstay.foundation.private_files import Closing
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 ROOT = 0
 MOST_LINKS = 40

@@ -6,15 +6,10 @@ from __future__ import annotations
 
 import os
 import stat as modes
+from collections.abc import Sequence
 
-from mainstay.foundation import Struct
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from mainstay.converge.host.files import Files
+from mainstay.converge.host.files import Files
+from mainstay.foundation import Any, Struct
 
 PROGRAMS = ("test", "/bin/test", "/usr/bin/test")
 BRACKETS = ("[", "/bin/[", "/usr/bin/[")

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from mainstay.foundation import Struct
 from mainstay.foundation.digests import sha256_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 GRACE_SECONDS = 5.0
 STARTING = "starting"

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mainstay.foundation.private_files import (
@@ -20,10 +21,6 @@ from mainstay.foundation.private_files import (
     write_all,
     write_private_file,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOLDS, ENDED = "secret", "plain"
 # The file is rewritten when its number of lines reaches this, or a larger power of two.

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
+from mainstay.converge.host.state import StateDirectory
 from mainstay.foundation import Struct
 from mainstay.foundation.faults import DoesNotLoad, Fault
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mainstay.converge.host.state import StateDirectory
 
 OTHER_ARCHIVE_ENDS = (".tar", ".tar.xz", ".tar.bz2", ".tar.zst", ".txz", ".tbz2", ".7z", ".rar")
 BUNDLE_ENDS = (".tar.gz", ".tgz", ".zip")

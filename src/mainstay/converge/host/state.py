@@ -7,6 +7,7 @@ import fcntl
 import os
 import stat as modes
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from mainstay.converge.failures import StopFlag, Stopped
@@ -19,11 +20,6 @@ from mainstay.foundation.private_files import (
     write_all,
     write_private_file,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
 
 DIRECTORY_MODE = 0o700
 # Version of everything below the state directory. Raise it when an older program would misread or damage what this

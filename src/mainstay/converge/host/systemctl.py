@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mainstay.converge.failures import CommandFailed, Failure, TimedOut
 from mainstay.converge.host.commands import Finished, missing_programs, search_path
+from mainstay.converge.host.host import Host
 from mainstay.converge.host.state import Busy, Lock
 from mainstay.foundation import Struct
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mainstay.converge.host.host import Host
 
 RUNTIME_DIRECTORY = "/run/systemd/system"
 SHOWN = "Id,Names,LoadState,ActiveState,SubState,UnitFileState,Type,RemainAfterExit,NeedDaemonReload"

@@ -6,12 +6,7 @@ import stat as modes
 
 from mainstay.converge.failures import Failure, file_word
 from mainstay.converge.host.files import SPECIAL_BITS, Files, compared_bits
-from mainstay.foundation import Struct
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
+from mainstay.foundation import Any, Struct
 
 MOST_ENTRIES = 100_000
 DEEPEST = 100

@@ -4,13 +4,10 @@ In a dry run the files include what earlier resources would have written."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from mainstay.converge.host.files import Files
 from mainstay.converge.host.systemctl import UNIT_DIRECTORIES, UNIT_SUFFIXES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mainstay.converge.host.files import Files
 
 INSTALL_KEYS = ("WantedBy", "RequiredBy", "UpheldBy", "Alias")
 # Directories of links by which a unit is enabled.

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
+from mainstay.converge.contract import HealthCheckKind, Resource, ResourceType
 from mainstay.converge.manifest.hierarchy import Hierarchy
 from mainstay.converge.manifest.scope import TemplateScope
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
+from mainstay.foundation.faults import DocumentPath
 from mainstay.foundation.yaml.document import locate
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from mainstay.converge.contract import HealthCheckKind, Resource, ResourceType
-    from mainstay.foundation.faults import DocumentPath
-    from mainstay.foundation.yaml.scalars import Node
+from mainstay.foundation.yaml.scalars import Node
 
 
 class Manifest:

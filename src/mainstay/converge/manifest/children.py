@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from mainstay.converge.contract import Resource
+from mainstay.converge.manifest import Manifest, OpenedManifest, Source
 from mainstay.converge.manifest.hierarchy import DataLayer
 from mainstay.converge.manifest.scope import taint
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.faults import Fault
 from mainstay.foundation.text import PrivateText, shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from mainstay.converge.contract import Resource
-    from mainstay.converge.manifest import Manifest, OpenedManifest, Source
 
 DEEPEST_CHILD = 10
 # Nested `for_each` must not grow without bound.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from mainstay.converge.command_words import Slot, split_template
+from mainstay.converge.manifest.expressions import Template
 from mainstay.converge.manifest.scope import TemplateScope, holds_secret, tainted_if
 from mainstay.converge.value_kinds import Unfit, text_problem, to_text
+from mainstay.foundation import Any
 from mainstay.foundation.text import Tainted
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    from mainstay.converge.manifest.expressions import Template
 
 BLANK_PROGRAM = "the first word is a value with blanks; give a list, or write the command out"
 

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from mainstay.converge.contract import Resource, ResourceType
 from mainstay.converge.manifest.faults import foreign_problem
 from mainstay.converge.manifest.resource_reading import (
     COMMON,
     LONGEST_SHOWN_IDENTITY,
     STRUCTURED,
+    ReadingContext,
     ResourceReading,
     may_be_sensitive,
     prefix_of,
 )
 from mainstay.converge.manifest.values import ValueReader
 from mainstay.converge.value_kinds import Unfit, describe, read_text
+from mainstay.foundation.faults import DocumentPath
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.scalars import Node, PlainScalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mainstay.converge.contract import Resource, ResourceType
-    from mainstay.converge.manifest.resource_reading import Defaults, Known, ReadingContext
-    from mainstay.foundation.faults import DocumentPath
+    from mainstay.converge.manifest.resource_reading import Defaults, Known
 
 # Types of a related manifest family that are refused by name.
 UNSUPPORTED_TYPES = {"scaffold"}

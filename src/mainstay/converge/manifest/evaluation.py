@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import jinja2
 from jinja2 import nodes
@@ -22,6 +23,8 @@ from mainstay.converge.manifest.scope import (
     NOT_RENDERED,
     BadExpression,
     FollowUp,
+    References,
+    TemplateScope,
     UndefinedValue,
     Unresolved,
     quoted,
@@ -30,11 +33,6 @@ from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import Tainted, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mainstay.converge.manifest.scope import References, TemplateScope
 
 # Operators of other languages: pattern, name, and what to write instead.
 FOREIGN = (

@@ -7,16 +7,12 @@ import takes longer than most runs.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from mainstay.converge.manifest.scope import BadExpression, References, TemplateScope, Unresolved, tainted_if
 from mainstay.converge.value_kinds import to_text
+from mainstay.foundation import Any
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
 
 # Compiled on first use: most manifests have no templates.
 PLAIN_LOOKUP = r"\s*lookup\(\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\)\s*"

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from mainstay.foundation import Struct
 from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 # Keys of a related manifest family that are refused by name.
 FOREIGN_EXPRESSION = r"(?i)\$\{\s*(?:(?:data|facts|environ)\b|lookup\()"

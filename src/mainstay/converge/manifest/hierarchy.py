@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+
+from mainstay.foundation import Any
 
 FIRST, DEEP = "first", "deep"
 DEFAULT_LEVEL = ("default", "default")

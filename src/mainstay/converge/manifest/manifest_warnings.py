@@ -16,7 +16,7 @@ from mainstay.foundation.faults import DocumentPath, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate, nearest_place, parse
-from mainstay.foundation.yaml.scalars import Node, leaves
+from mainstay.foundation.yaml.scalars import Node, leaves, node_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,17 +97,8 @@ def find_missing_files(manifest: Manifest, files: Surroundings) -> list[Fault]:
     found: list[Fault] = []
     for home, findings in by_home.values():
         nodes = _nodes_of(home)
-        found += _placed([finding for finding in findings if _is_fixed(_node_at(nodes, finding[0]))], home)
+        found += _placed([finding for finding in findings if _is_fixed(node_at(nodes, finding[0]))], home)
     return found
-
-
-def _node_at(node: Node, path: DocumentPath) -> Node | None:
-    for step in path:
-        try:
-            node = node[step]  # type: ignore[index]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return node
 
 
 def _is_fixed(node: Node | None) -> bool:

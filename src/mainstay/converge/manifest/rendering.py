@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from mainstay.converge.command_words import join_words
+from mainstay.converge.contract import HealthCheck, Property, Resource
+from mainstay.converge.manifest import Manifest
 from mainstay.converge.manifest.expressions import Template
 from mainstay.converge.manifest.scope import EACH
 from mainstay.converge.redaction import Redactor, secret_values
 from mainstay.converge.value_kinds import COMMAND, DURATION_SECONDS, MODE_BITS, to_text
+from mainstay.foundation import Any
 from mainstay.foundation.text import REDACTED, Tainted
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from mainstay.converge.contract import HealthCheck, Property, Resource
-    from mainstay.converge.manifest import Manifest
+from mainstay.foundation.yaml.scalars import with_leaves
 
 INTERNAL = frozenset(
     (
@@ -43,7 +41,12 @@ def render_manifest(manifest: Manifest) -> dict[str, Any]:
     ]
     # A secret property may take its value from `data`.
     redactor = Redactor(secret_values([resource.__dict__ for resource in manifest.resources]))
-    return _cleaned(document, redactor) if redactor.secrets else document
+    if not redactor.secrets:
+        return document
+    cleaned: dict[str, Any] = with_leaves(
+        document, lambda leaf: redactor.clean(leaf) if isinstance(leaf, str) else leaf, keys=True
+    )
+    return cleaned
 
 
 def render_applied(manifest: Manifest) -> Iterator[tuple[Resource, dict[str, Any]]]:
@@ -51,14 +54,6 @@ def render_applied(manifest: Manifest) -> Iterator[tuple[Resource, dict[str, Any
     for resource in manifest.resources:
         if resource.child is not None:
             yield resource, render_manifest(resource.child)
-
-
-def _cleaned(value: Any, redactor: Redactor) -> Any:
-    if isinstance(value, str):
-        return redactor.clean(value)
-    if isinstance(value, dict):
-        return {_cleaned(key, redactor): _cleaned(child, redactor) for key, child in value.items()}
-    return [_cleaned(child, redactor) for child in value] if isinstance(value, list) else value
 
 
 def _rendered(resource: Resource, properties: Mapping[str, Property]) -> dict[str, Any]:
@@ -135,17 +130,15 @@ def _duration(seconds: float) -> str:
 
 def _shown(value: Any) -> Any:
     """Converts values to what a manifest would contain; templates become their text."""
-    if isinstance(value, Template):
-        return value.text
-    if isinstance(value, Tainted):
-        return REDACTED
-    if isinstance(value, str):
-        return _as_text(value)
-    if isinstance(value, dict):
-        return {key: _shown(child) for key, child in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_shown(child) for child in value]
-    return value
+
+    def shown(leaf: Any) -> Any:
+        if isinstance(leaf, Template):
+            return leaf.text
+        if isinstance(leaf, Tainted):
+            return REDACTED
+        return _as_text(leaf) if isinstance(leaf, str) else leaf
+
+    return with_leaves(value, shown)
 
 
 def _as_text(text: str) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from mainstay.converge.contract import Property, Resource
 from mainstay.converge.failures import Failure
 from mainstay.converge.manifest.expressions import Template
 from mainstay.converge.manifest.scope import BadExpression, TemplateScope, Unresolved
 from mainstay.converge.manifest.values import ValueReader, holds_template, render_tree
 from mainstay.converge.value_kinds import describe
+from mainstay.foundation import Any
+from mainstay.foundation.faults import DocumentPath
 from mainstay.foundation.text import Tainted, shorten
 from mainstay.foundation.yaml.scalars import Node, leaves, to_value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mainstay.converge.contract import Property, Resource
-    from mainstay.foundation.faults import DocumentPath
 
 MOST_ITEMS = 100_000
 # After this number of faults, mostly the same fault of each item, the remaining items are not read.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, wraps
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 from jinja2 import utils
@@ -21,10 +22,6 @@ from mainstay.converge.manifest.scope import NOT_RENDERED, USUAL_NAMES, FollowUp
 from mainstay.converge.value_kinds import to_text
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import line_problem, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
 
 LONGEST_REPETITION = 10_000_000
 LARGEST_VALUE = 100_000_000

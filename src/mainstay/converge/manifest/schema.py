@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mainstay.converge.contract import HealthCheckKind, Property, ResourceType
 from mainstay.converge.manifest.data_schema import TYPES
 from mainstay.converge.manifest.resource_reading import COMMON, HEALTH_CHECK, STRUCTURED
 from mainstay.converge.value_kinds import SCALAR_SCHEMA, or_template
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from mainstay.converge.contract import HealthCheckKind, Property, ResourceType
+from mainstay.foundation import Any
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXPRESSION = {"type": ["string", "boolean"], "description": "an expression that gives true or false"}

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from mainstay.converge.contract import KEPT_SECRET, NEW_SECRET, NO_SECRET, PRIVATE_VALUE
 from mainstay.converge.value_kinds import to_text
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.suggestions import closest
 from mainstay.foundation.text import KeptSecret, PrivateText, Tainted, shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
 
 MOST_ITEMS = 1_000_000
 MISSING: Any = object()

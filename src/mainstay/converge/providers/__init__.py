@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from mainstay.converge.contract import Provider
 from mainstay.converge.failures import Missing, MissingForGood
+from mainstay.converge.host.host import Host
 from mainstay.foundation.module_names import module_names, registered
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.contract import Provider
-    from mainstay.converge.host.host import Host
 
 
 def find_all(type_name: str) -> list[Provider]:

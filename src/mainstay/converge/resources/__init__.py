@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from mainstay.converge.contract import ResourceType
 from mainstay.foundation.module_names import module_names, registered
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.contract import ResourceType
 
 
 def find(name: str) -> ResourceType | None:

@@ -3,16 +3,13 @@ manages them before their `apply` resource, whose result is theirs. It has no pr
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from mainstay.converge.contract import Change, Property, Resource, ResourceType, State
 from mainstay.converge.report import FAILED, SKIPPED, UNMET, Event
 from mainstay.converge.value_kinds import TEXT, VALUES
+from mainstay.foundation import Any
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
 
 MOST_NAMED = 5
 

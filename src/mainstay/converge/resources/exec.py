@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mainstay.converge.command_words import split_template, split_words
 from mainstay.converge.contract import Change, Property, Resource, ResourceType, State
 from mainstay.converge.failures import TemplateFailed
@@ -16,13 +18,8 @@ from mainstay.converge.value_kinds import (
     Unfit,
     text_problem,
 )
+from mainstay.foundation import Any
 from mainstay.foundation.text import Tainted, shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
 
 EXECUTE = "execute"
 SHELL = "shell"

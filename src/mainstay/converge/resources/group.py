@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from mainstay.converge.contract import Change, NamedState, Property, Resource, ResourceType
 from mainstay.converge.failures import Failure
 from mainstay.converge.value_kinds import BOOLEAN, Unfit, or_template, parse_number, parsed_kind
+from mainstay.foundation import Any
 from mainstay.foundation.numbers import LARGEST_ID
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
 
 PRESENT, ABSENT = "present", "absent"
 CREATE, UPDATE, REMOVE = "create", "update", "remove"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 from mainstay.converge.contract import Change, NamedState, Property, Resource, ResourceType
 from mainstay.converge.failures import Failure, Missing
+from mainstay.foundation import Any
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
 
 PRESENT, ABSENT, LATEST = "present", "absent", "latest"
 INSTALL, REMOVE = "install", "remove"

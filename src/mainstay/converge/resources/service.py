@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from mainstay.converge.contract import Change, NamedState, Property, Resource, ResourceType
 from mainstay.converge.failures import Failure, Missing
 from mainstay.converge.value_kinds import BOOLEAN, TEXT, TEXTS
+from mainstay.foundation import Any
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
 
 RUNNING, STOPPED = "running", "stopped"
 START, STOP, RESTART, RELOAD, ENABLE, DISABLE = "start", "stop", "restart", "reload", "enable", "disable"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from mainstay.converge.contract import Change, NamedState, Property, Resource, ResourceType
 from mainstay.converge.failures import Failure, Missing
@@ -17,14 +18,9 @@ from mainstay.converge.resources.group import (
     shown_names,
 )
 from mainstay.converge.value_kinds import BOOLEAN, SCALAR_SCHEMA, TEXT, TEXTS, Unfit, parsed_kind
+from mainstay.foundation import Any
 from mainstay.foundation.numbers import LARGEST_ID, parse_count
 from mainstay.foundation.text import line_problem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
 
 MINIMUM, EXACT = "minimum", "exact"
 PASSWORD, MAKE_HOME = "set password", "make home"  # a verb

@@ -5,6 +5,9 @@ Loaders that build values lose how a scalar is written and accept duplicate keys
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from mainstay.foundation import Any
 from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.libyaml import (
@@ -22,12 +25,6 @@ from mainstay.foundation.yaml.libyaml import (
     YAMLError,
 )
 from mainstay.foundation.yaml.scalars import CORE, DEEPEST_NESTING, FIRST_OF_CORE, Node, PlainScalar
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
 
 MOST_NODES_BY_ALIASES = 1_000_000
 # A long text counts as several nodes, so that the bound holds for bytes too.

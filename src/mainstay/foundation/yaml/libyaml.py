@@ -15,9 +15,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from types import ModuleType
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from mainstay.foundation import Any
 
 LIGHT_PARTS = ("error", "tokens", "events", "nodes")
 ERRORS = {

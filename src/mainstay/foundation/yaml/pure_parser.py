@@ -6,9 +6,7 @@ from yaml.parser import Parser
 from yaml.reader import Reader, ReaderError
 from yaml.scanner import Scanner
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from mainstay.foundation import Any
 
 
 class PureParser:

@@ -60,6 +60,16 @@ def overlong_numbers(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[t
     )
 
 
+def node_at(node: Any, path: tuple[str | int, ...]) -> Any:
+    """What is at a path below a node; None if there is nothing."""
+    for step in path:
+        try:
+            node = node[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return node
+
+
 def to_value(node: Node) -> Any:
     """Converts a node to the plain value it represents, as in `data`."""
     if node.__class__ is str:
@@ -76,10 +86,10 @@ def leaves(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[
         yield path, node
 
 
-def with_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """The same maps and lists, with `change` applied to everything in them that is neither."""
+def with_leaves(tree: Any, change: Callable[[Any], Any], *, keys: bool = False) -> Any:
+    """The same maps and lists, with `change` applied to everything in them that is neither. `keys`: and to keys."""
     if isinstance(tree, dict):
-        return {key: with_leaves(child, change) for key, child in tree.items()}
-    if isinstance(tree, list):
-        return [with_leaves(child, change) for child in tree]
+        return {change(key) if keys else key: with_leaves(child, change, keys=keys) for key, child in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [with_leaves(child, change, keys=keys) for child in tree]
     return change(tree)

@@ -11,11 +11,8 @@ from mainstay.converge.host.account_tools import (
     run_tool,
     source_of,
 )
+from mainstay.converge.host.host import Host
 from mainstay.converge.resources.group import ABSENT, CREATE, PRESENT, REMOVE, Group, GroupState
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.host.host import Host
 
 
 class ShadowGroups(Provider):

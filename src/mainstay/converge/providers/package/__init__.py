@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from mainstay.converge.contract import Change, Provider
+from mainstay.converge.host.host import Host
 from mainstay.converge.host.packages import error_lines, run_when_unlocked
 from mainstay.converge.resources.package import ABSENT, LATEST, Package, PackageState
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from mainstay.converge.host.host import Host
 
 MOST_PACKAGES_AT_ONCE = 200
 

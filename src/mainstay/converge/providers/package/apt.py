@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mainstay.converge.contract import Change
 from mainstay.converge.failures import CommandFailed
 from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.commands import missing_programs, search_path
+from mainstay.converge.host.host import Host
 from mainstay.converge.host.packages import query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import LATEST, PRESENT, Package, PackageState
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mainstay.converge.host.host import Host
 
 DATABASE = "/var/lib/dpkg/status"
 # Steps that dpkg has started and not finished; a running dpkg has some too.

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mainstay.converge.contract import Change
 from mainstay.converge.host.clock import wall_time
 from mainstay.converge.host.commands import missing_programs, search_path
+from mainstay.converge.host.host import Host
 from mainstay.converge.host.packages import query, require_success, run_when_unlocked
 from mainstay.converge.providers.package import PackageManager
 from mainstay.converge.resources.package import PRESENT, REMOVE, Package, PackageState
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mainstay.converge.host.host import Host
 
 INSTALLED_FORMAT = "%{NAME}\\t%{EPOCHNUM}\\t%{VERSION}\\t%{RELEASE}\\t%{ARCH}\\n"
 OFFERED_FORMAT = "%{name}\\t%{epoch}\\t%{version}\\t%{release}\\t%{arch}\\n"

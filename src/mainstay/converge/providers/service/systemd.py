@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from mainstay.converge.contract import Change, Provider
 from mainstay.converge.failures import CommandFailed, DesiredStateFailed, Failure, Missing, Stopped
 from mainstay.converge.host.clock import monotonic, sleep
+from mainstay.converge.host.host import Host
 from mainstay.converge.host.systemctl import Systemctl, is_running_init, unit_name, why_unavailable
 from mainstay.converge.host.unit_files import (
     LINK_SUFFIXES,
@@ -27,15 +29,9 @@ from mainstay.converge.resources.service import (
     START,
     STOPPED,
     UNMASK,
+    Service,
     ServiceState,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from mainstay.converge.host.host import Host
-    from mainstay.converge.resources.service import Service
 
 ACTIVE_WORDS = {
     "active": RUNNING,

@@ -13,12 +13,9 @@ from mainstay.converge.host.account_tools import (
     source_of,
 )
 from mainstay.converge.host.homes import home_is_missing, make_home, processes_of, remove_home, why_home_is_kept
+from mainstay.converge.host.host import Host
 from mainstay.converge.resources.group import ABSENT, CREATE, PRESENT, REMOVE
 from mainstay.converge.resources.user import MAKE_HOME, PASSWORD, User, UserState, groups_to_change, password_field
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.host.host import Host
 
 TOOLS = ("useradd", "usermod", "userdel", "groupadd", "chpasswd")
 # What `!` in front of a hash may be repeated; more is not a lock that a tool has set.
