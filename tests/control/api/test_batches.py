@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,22 @@ def test_two_batches_at_once_do_not_mix(scenario: Scenario) -> None:
     for thread in threads:
         thread.join(60)
     assert sorted(statuses) == [200, 409, 409, 409]
+
+
+def test_a_long_dry_run_gives_the_writer_up_and_sees_what_it_has_written(scenario: Scenario) -> None:
+    twice = unique("type")
+    requests = [part("POST", "/service-types", {"name": twice})]
+    requests += [part("POST", "/service-types", {"name": unique("type")}) for _ in range(300)]
+    requests += [part("POST", "/service-types", {"name": twice})]
+    group = {"name": "g", "consumerId": scenario.consumer_id}
+    with ThreadPoolExecutor(1) as threads:
+        dry_run = threads.submit(send, scenario.admin, *requests, dry_run=True)
+        written = 0
+        while not dry_run.done():
+            scenario.consumer.post("/service-groups", group)
+            written += 1
+    # The last one may have waited for the end.
+    assert written > 3
+    statuses = [result["status"] for result in dry_run.result()["results"]]
+    assert statuses == [200] * 301 + [409]
+    assert scenario.admin.get("/service-types", query={"name": twice})["items"] == []
