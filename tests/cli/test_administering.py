@@ -110,6 +110,25 @@ def test_participants_are_disabled_enabled_and_removed(shell: Shell, scenario: S
     assert scenario.admin.get(f"/participants?id={scenario.consumer_id}")["items"] == []
 
 
+def test_revoking_a_token_names_the_codes_that_end(shell: Shell, scenario: Scenario) -> None:
+    name = unique("maker")
+    printed = shell.run(scenario.admin, "tokens", "create", name, "--admin").stdout
+    assert "This is the default validity; --days N gives another." in printed
+    value = next(line.strip() for line in printed.splitlines() if line.startswith("  "))
+    maker = scenario.admin.as_token(value)
+    agent_type = scenario.admin.get(f"/agent-types/{scenario.agent_type_id}")["name"]
+    words = ("agents", "code", "--type", agent_type, "--provider", scenario.provider_id, "--count", "3", "--json")
+    code = json.loads(shell.run(maker, *words).stdout)
+    kept = json.loads(shell.run(maker, *words, "--outlives-token").stdout)
+    assert (code["outlivesToken"], kept["outlivesToken"]) == (False, True)
+    printed = shell.run(scenario.admin, "tokens", "revoke", name, "--yes").stdout
+    assert f"Enrollment code {code['id'][:8]}, which it made, ended with 3 of 3 places left." in printed
+    assert kept["id"][:8] not in printed
+    assert (
+        "default validity" not in shell.run(scenario.admin, "tokens", "create", name, "--admin", "--days", "9").stdout
+    )
+
+
 def test_a_token_is_created_into_a_private_file_and_revoked(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:
     name, file = unique("dashboard"), tmp_path / "token"
     words = ["tokens", "create", name, "--for", scenario.consumer_id, "--read-only", "--days", "3", "--output"]

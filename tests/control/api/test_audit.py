@@ -82,7 +82,7 @@ def test_a_diff_tests_the_old_value_before_it_is_replaced_or_removed(scenario: S
 
 HASHED = (
     "id sequenceNumber type initiatorType initiatorId initiatorRole entityId properties providerId consumerId agentId"
-    " participantId createdAt"
+    " participantId createdAt chainVersion initiatorName initiatorParticipantId"
 )
 
 
@@ -108,6 +108,7 @@ def sorted_json(event: Any) -> str:
 def test_the_hash_of_an_event_is_computed_from_the_documented_members(scenario: Scenario) -> None:
     made = [scenario.admin.post("/participants", {"name": f"p{number}"})["id"] for number in range(2)]
     ((event, previous),) = chained(scenario.admin, made[1])
+    assert event["chainVersion"] == 2
     assert event["hash"] == hashlib.sha256((previous + sorted_json(event)).encode()).hexdigest()
 
 
@@ -197,6 +198,9 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("UPDATE events SET properties = '{}' WHERE sequence_number = 7", 7),
         ("UPDATE events SET initiator_id = 'x' WHERE sequence_number = 3", 3),
         ("UPDATE events SET created_at = created_at + 1 WHERE sequence_number = 9", 9),
+        ("UPDATE events SET initiator_name = 'another' WHERE sequence_number = 4", 4),
+        ("UPDATE events SET initiator_participant_id = 'x' WHERE sequence_number = 6", 6),
+        ("UPDATE events SET chain_version = NULL WHERE sequence_number = 8", 8),
         ("DELETE FROM events WHERE sequence_number = 5", 5),
         ("DELETE FROM events WHERE sequence_number > 12", 13),
         ("UPDATE events SET properties = '{}', hash = NULL WHERE sequence_number = 7", 8),
@@ -290,24 +294,76 @@ def delete_old_events(server: Server, days: int) -> None:
     asyncio.run(main())
 
 
-def test_the_chain_and_streams_begin_after_deleted_events(tmp_path: Path) -> None:
+def make_old(stopped: Callable[..., None]) -> None:
+    """All events become 401 days older, and are hashed again at the next start."""
+    stopped(f"UPDATE events SET created_at = created_at - {401 * 86400 * 10**6}, hash = NULL")
+
+
+FORGED = (
+    "INSERT INTO events (id, created_at, updated_at, ordinal, type, initiator_type, initiator_id, entity_id, properties)"
+    " SELECT lower(hex(randomblob(16))), created_at + {later}, updated_at, 0, 'events.deleted', 'system', initiator_id,"
+    " entity_id, '{{\"upTo\":' || sequence_number || ',\"hash\":\"' || hash || '\"}}' FROM events"
+    " WHERE sequence_number = (SELECT sequence_number FROM event_checkpoints)"
+)
+
+
+@pytest.mark.parametrize(
+    "later_days", [None, 0, 500], ids=["silently", "with a record", "with a record of the future"]
+)
+def test_a_past_that_retention_did_not_delete_breaks_the_chain(
+    tmp_path: Path, verified: Path, stopped: Callable[..., None], later_days: int | None
+) -> None:
+    shutil.copytree(verified, tmp_path, dirs_exist_ok=True)
+    (head,) = json.loads((tmp_path / "state" / "event-heads.json").read_text()).values()
+    with running(tmp_path / "data") as server:
+        server.admin.post("/participants", {"name": "hidden"})
+        server.admin.post("/participants", {"name": "last"})
+        wait_until_hashed(server)
+        assert server.stop() == 0
+    stopped(
+        "INSERT OR REPLACE INTO event_checkpoints SELECT 1, sequence_number, hash FROM events"
+        " ORDER BY sequence_number DESC LIMIT 1 OFFSET 1"
+    )
+    if later_days is not None:
+        stopped(FORGED.format(later=later_days * 86400 * 10**6))
+    stopped("DELETE FROM events WHERE sequence_number <= (SELECT sequence_number FROM event_checkpoints)")
+    with running(tmp_path / "data") as server:
+        (tmp_path / "state" / "event-heads.json").write_text(json.dumps({server.url: head}))
+        wait_until_hashed(server)
+        reason = "no event records" if later_days is None else "was deleted before its retention period ended"
+        assert reason in verify(server, tmp_path, 1)
+
+
+def test_the_chain_and_streams_begin_after_deleted_events(tmp_path: Path, stopped: Callable[..., None]) -> None:
     with running(tmp_path / "data") as server:
         make_events(server)
+        make_events(server)
+        assert server.stop() == 0
+    make_old(stopped)
+    with running(tmp_path / "data") as server:
         wait_until_hashed(server)
-        verify(server, tmp_path, 0)
-        (head,) = json.loads((tmp_path / "state" / "event-heads.json").read_text()).values()
+        (known,) = server.admin.get("/events", query={"sequenceNumber": "20"})["items"]
+        head = {name: known[name] for name in ("sequenceNumber", "hash", "createdAt")} | {"retentionDays": 400}
         make_events(server)
         wait_until_hashed(server)
         assert server.stop() == 0
-    delete_old_events(server, 401)
+    delete_old_events(server, 1)
+    (tmp_path / "state").mkdir()
     with running(tmp_path / "data") as server:
-        (event,) = server.admin.get("/events")["items"]
+        wait_until_hashed(server)
+        events = server.admin.get("/events", query={"sort": "sequenceNumber", "pageSize": 100})["items"]
+        event, record = events[0], events[-1]
         last = event["sequenceNumber"] - 1
+        assert (record["type"], record["properties"]["upTo"], record["initiatorType"]) == (
+            "events.deleted",
+            last,
+            "system",
+        )
         assert server.admin.get("/events/checkpoint")["sequenceNumber"] == last > head["sequenceNumber"]
         (tmp_path / "state" / "event-heads.json").write_text(json.dumps({server.url: head}))
         printed = verify(server, tmp_path, 0)
         assert f"ended at event {head['sequenceNumber']}; events up to {last} have been deleted" in printed
-        assert f"The chain of 1 events is intact; it starts at event {last + 1}." in printed
+        assert f"The chain of {len(events)} events is intact; it starts at event {last + 1}." in printed
         # The head is newer than the checkpoint now.
         assert "ended at event" not in verify(server, tmp_path, 0)
         with closing(server.admin.open_stream("/api/v1/events/stream", {"Last-Event-ID": "3"})) as stream:

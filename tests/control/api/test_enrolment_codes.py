@@ -180,6 +180,49 @@ def test_the_code_of_an_admin_grants_as_an_agent_of_an_admin_does(scenario: Scen
         assert (scenario.provider_id in read["providerIds"]) is granted
 
 
+@pytest.mark.parametrize("end", ["delete", "regenerate", "expire", "disable"])
+def test_a_code_ends_with_the_token_that_made_it(server: Server, scenario: Scenario, end: str) -> None:
+    admin = scenario.admin
+    participant_id = scenario.participant()
+    role = {"name": unique("maker"), "role": "participant", "scopeId": participant_id}
+    token = admin.post("/tokens", role if end == "disable" else {"name": unique("maker"), "role": "admin"})
+    maker = admin.as_token(token["value"])
+    provider_id = participant_id if end == "disable" else scenario.provider_id
+    agent = scenario.new_agent(providerId=provider_id)
+    many = create(scenario, maker, providerId=provider_id, lifetimeSeconds=3600)
+    one = maker.post(f"/agents/{agent['id']}/enrolment-codes")
+    assert enrol(server, many["code"], unique("host")).status == 201
+    path = f"/tokens/{token['id']}"
+    if end == "delete":
+        ended = admin.call("DELETE", f"/api/v1{path}", expect=200).body
+        assert [(each["id"], each["usesLeft"]) for each in ended["enrolmentCodes"]] == [(many["id"], 1)]
+        assert ended["agentIds"] == [agent["id"]]
+        admin.get(f"/enrolment-codes/{many['id']}", expect=404)
+        (event,) = admin.get(f"/events?entityId={many['id']}&type=enrolment_code.deleted")["items"]
+        assert event["initiatorId"] != token["id"]
+    elif end == "regenerate":
+        admin.post(f"{path}/regenerate", expect=200)
+    elif end == "expire":
+        admin.patch(path, {"expireAt": "2020-01-01T00:00:00Z"})
+    else:
+        admin.patch(f"/participants/{participant_id}", {"status": "Disabled"})
+    for reply in (enrol(server, many["code"], unique("host")), enrol(server, one["code"])):
+        assert (reply.status, reply.body["code"]) == (403, "disabled") if end == "disable" else is_wrong_code(reply)
+
+
+def test_an_admin_may_let_a_code_outlive_its_token(server: Server, scenario: Scenario) -> None:
+    token = scenario.admin.post("/tokens", {"name": unique("maker"), "role": "admin"})
+    maker = scenario.admin.as_token(token["value"])
+    week = 7 * 24 * 3600
+    refused = create(scenario, maker, lifetimeSeconds=week, expect=403)
+    assert (refused["code"], "outlivesToken" in refused["error"]) == ("escalation", True)
+    assert create(scenario, outlivesToken=True, expect=403)["code"] == "escalation"
+    made = create(scenario, maker, lifetimeSeconds=week, outlivesToken=True)
+    assert made["outlivesToken"] is True
+    scenario.admin.call("DELETE", f"/api/v1/tokens/{token['id']}", expect=204)
+    assert enrol(server, made["code"], unique("host")).status == 201
+
+
 def test_a_type_whose_agents_need_a_configuration_is_refused_with_the_missing_values(scenario: Scenario) -> None:
     agent_type = scenario.agent_type(configurationSchema=CONFIGURED)
     refused = create(scenario, agentTypeId=agent_type["id"], expect=400)

@@ -2,7 +2,8 @@
 agents, an admin sees all.
 
 `tokens create NAME` creates a token for you, or for another owner with --for (a participant) or --agent. The value is shown
-once; --output writes it to a file instead. `tokens revoke` ends a token at once, `tokens renew` gives it a new value."""
+once; --output writes it to a file instead. Without --days it ends after a day. `tokens revoke` ends a token at once,
+`tokens renew` gives it a new value; enrollment codes that it made end as well."""
 
 from __future__ import annotations
 
@@ -125,5 +126,11 @@ def _revoke(client: Client, arguments: argparse.Namespace) -> int:
     token = find_named(client, PATH, arguments.name)
     whose = _of_owner(token)
     confirm(arguments, f"Revoke token {token['name']}{whose} ({token['id']})? Its users are refused at once.")
-    client.call("DELETE", f"{PATH}/{token['id']}")
-    return print_outcome(arguments, token, f"Revoked token {token['name']}{whose}.")
+    ended = client.call("DELETE", f"{PATH}/{token['id']}") or {"enrolmentCodes": [], "agentIds": []}
+    lines = [f"Revoked token {token['name']}{whose}."]
+    lines += [
+        f"Enrollment code {short_id(code['id'])}, which it made, ended with {code['usesLeft']} of {code['count']} places left."
+        for code in ended["enrolmentCodes"]
+    ]
+    lines += [f"Its enrollment code of agent {short_id(each)} ended." for each in ended["agentIds"]]
+    return print_outcome(arguments, {**token, "ended": ended}, "\n".join(lines))

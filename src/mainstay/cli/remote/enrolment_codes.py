@@ -51,6 +51,9 @@ def configure_code(parser: argparse.ArgumentParser) -> None:
     add_switch(
         parser, "--no-grant", "with --type, as an admin: do not let the provider's agents serve other participants"
     )
+    add_switch(
+        parser, "--outlives-token", "with --type, as an admin: the code does not end with the token that creates it"
+    )
     add_switch(parser, "-q", "--quiet", "print only the code")
 
 
@@ -80,6 +83,7 @@ def create_code(client: Client, arguments: argparse.Namespace) -> int:
         "tags": arguments.tag,
         **({"lifetimeSeconds": int(parse_seconds(arguments.lifetime, "--for"))} if arguments.lifetime else {}),
         **({"namePrefix": arguments.prefix} if arguments.prefix else {}),
+        **({"outlivesToken": True} if arguments.outlives_token else {}),
         **announce_grant(client, arguments, agent_type, provider_id),
     }
     created = client.post(PATH, body)
@@ -104,6 +108,7 @@ def _refuse_options_of_types(arguments: argparse.Namespace) -> None:
         "--prefix": arguments.prefix,
         "--provider": arguments.provider,
         "--no-grant": arguments.no_grant,
+        "--outlives-token": arguments.outlives_token,
     }
     given = [option for option, value in options.items() if value]
     if given:

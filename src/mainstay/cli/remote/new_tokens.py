@@ -67,10 +67,18 @@ def show_token(
     limits = f"{'read-only, ' if token.get('readOnly') else ''}{until}"
     if arguments.token_file:
         print(f"{printable(subject)}, {limits}, saved to {printable(arguments.token_file)}.")
+        _hint_at_days(arguments, token)
         if token["role"] != "agent":
             print(f"Log in with: mainstay login {url} --token-file {printable(arguments.token_file)}")
         return 0
     print(f"{printable(subject)}, {limits}, shown only once:\n\n  {value}\n")
+    _hint_at_days(arguments, token)
     if token["role"] != "agent":
         print(f"Log in with: mainstay login {url}")
     return 0
+
+
+def _hint_at_days(arguments: argparse.Namespace, token: Mapping[str, Any]) -> None:
+    """A token that ends tomorrow surprises people, who expect one for months."""
+    if token.get("expireAt") and "days" in arguments and arguments.days is None:
+        print("This is the default validity; --days N gives another.")

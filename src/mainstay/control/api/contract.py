@@ -248,7 +248,7 @@ class Endpoint:
     answer: object = None
     # Other possible types, such as the forecast of a dry run.
     also: tuple[object, ...] = ()
-    # The type of a dry run's response (200), if `status` is not 200.
+    # The type of a response with 200, if `status` is another: of a dry run, or of a deletion that ended more.
     dry: object = None
     query: tuple[QueryParameter, ...] = ()
     # The table whose columns filter the list.

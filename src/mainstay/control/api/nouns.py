@@ -171,12 +171,16 @@ def change_endpoint(
     )
 
 
-def delete_endpoint(path: str, table: Table[R], delete: Callable[[UnitOfWork, R], Awaitable[None]]) -> Endpoint:
+def delete_endpoint(
+    path: str, table: Table[R], delete: Callable[[UnitOfWork, R], Awaitable[object]], *, ended: object = None
+) -> Endpoint:
+    """`ended`: the type of the answer if more than the row has ended (200); None: nothing else does."""
+
     async def act(call: Call) -> Answer:
         async with call.transaction() as work:
             record = await work.find(table, call.path["id"], "write", lock=True)
-            await delete(work, record)
-        return Answer()
+            found = await delete(work, record)
+        return Answer() if found is None else Answer(found, status=200)
 
     return Endpoint(
         method="DELETE",
@@ -185,6 +189,7 @@ def delete_endpoint(path: str, table: Table[R], delete: Callable[[UnitOfWork, R]
         access=(table.noun, "write"),
         summary=f"Delete {with_article(table.noun)}",
         status=204,
+        dry=ended,
         refusals=(404, 409),
     )
 

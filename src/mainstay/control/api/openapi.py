@@ -145,7 +145,7 @@ def _responses(endpoint: Endpoint, shown: Document) -> Document:
     if endpoint.path == "/ready":
         refusals["503"] = {"description": "Not ready", "content": answer["content"]}
     if "dry" in shown:
-        refusals["200"] = {"description": "What would happen", "content": _json(shown["dry"])}
+        refusals["200"] = {"description": "What would happen, or what else ended", "content": _json(shown["dry"])}
     return {str(endpoint.status): answer, **refusals}
 
 

@@ -22,11 +22,15 @@ HASHED = (
     "participantId",
     "createdAt",
 )
+# From this version on also these; an event of version 1 does not name its version.
+CHAIN_VERSION = 2
+ALSO_HASHED = ("chainVersion", "initiatorName", "initiatorParticipantId")
 
 
 def hashed_members(event: Mapping[str, object]) -> dict[str, object]:
     """`event` is the JSON document of the API."""
-    return {name: event[name] for name in HASHED if event.get(name) is not None}
+    names = HASHED if event.get("chainVersion") is None else HASHED + ALSO_HASHED
+    return {name: event[name] for name in names if event.get(name) is not None}
 
 
 def next_hash(previous: str, canonical: bytes) -> str:

@@ -38,7 +38,14 @@ _ROWS = (
     EventType("config_pool_value.deleted", "config_pool_value", "The value was removed from the config pool."),
     EventType("enrolment_code.created", "enrolment_code", "A code for many hosts was created."),
     EventType("enrolment_code.updated", "enrolment_code", "A host used the code; `agentId` is the new agent."),
-    EventType("enrolment_code.deleted", "enrolment_code", "The code was revoked."),
+    EventType(
+        "enrolment_code.deleted", "enrolment_code", "The code was revoked, or ended with the token that made it."
+    ),
+    EventType(
+        "events.deleted",
+        "event",
+        "Retention deleted the events up to the number `upTo`, whose hash is `hash`; `entityId` is the last of them.",
+    ),
     *_changes("install_command"),
     EventType("job.created", "job", "The job was queued."),
     EventType("job.claimed", "job", "An agent claimed the job."),

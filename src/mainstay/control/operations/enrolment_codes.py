@@ -22,7 +22,7 @@ from mainstay.control.store.agent_types import AGENT_TYPES
 from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.engine.records import fold
 from mainstay.control.store.enrolment_codes import ENROLMENT_CODES, EnrolmentCodeRow, UsedCode
-from mainstay.control.store.participants import PARTICIPANTS
+from mainstay.control.store.participants import PARTICIPANTS, Participant
 from mainstay.control.store.tokens import TOKENS, hash_token
 
 AGENT_CODE_LIFETIME = timedelta(minutes=15)
@@ -53,6 +53,8 @@ class NewEnrolmentCode(Body, frozen=True, kw_only=True):
     name_prefix: NamePrefix | None = None
     # As for an agent that an admin creates.
     grant: bool | None = None
+    # Only for admins: the code does not end with the caller's token.
+    outlives_token: bool = False
 
 
 class EnrolmentCodeView(EnrolmentCodeRow, frozen=True, kw_only=True):
@@ -100,11 +102,15 @@ def _new_code() -> str:
 async def create_for_agent(work: UnitOfWork, agent: AgentRow) -> AgentEnrolmentCode:
     """Creates a code that enrolls one program once. A newer code replaces it."""
     code = AgentEnrolmentCode(_new_code(), work.now + AGENT_CODE_LIFETIME)
-    await store.add_agent_code(work.tx, hash_token(code.code), agent.id, code.expires_at)
+    initiator_id = work.required_caller.token_id
+    await store.add_agent_code(work.tx, hash_token(code.code), agent.id, initiator_id, code.expires_at)
     return code
 
 
 async def create(work: UnitOfWork, wanted: NewEnrolmentCode) -> NewEnrolmentCodeView:
+    caller = work.required_caller
+    if wanted.outlives_token and caller.role is not Role.ADMIN:
+        raise NotPermitted("only an admin may create a code that outlives the token", code="escalation")
     provider, agent_type = await agents.admit_new(
         work, wanted.provider_id, wanted.agent_type_id, wanted.tags, grant=wanted.grant
     )
@@ -114,19 +120,18 @@ async def create(work: UnitOfWork, wanted: NewEnrolmentCode) -> NewEnrolmentCode
             code="too_many_codes",
         )
     await agents.check_default_configuration(work, agent_type, provider.id)
-    lifetime = None if wanted.lifetime_seconds is None else timedelta(seconds=wanted.lifetime_seconds)
-    caller = work.required_caller
     row = EnrolmentCodeRow(
         **work.new_record(),
         provider_id=provider.id,
         agent_type_id=agent_type.id,
         count=wanted.count,
         uses_left=wanted.count,
-        expires_at=_expiry(work, lifetime),
+        expires_at=_expiry(work, wanted),
         tags=wanted.tags,
         name_prefix=wanted.name_prefix or "",
         initiator_id=caller.token_id,
         initiator_role="admin" if caller.role is Role.ADMIN else "participant",
+        outlives_token=wanted.outlives_token,
     )
     code = _new_code()
     await work.insert(ENROLMENT_CODES, row, hash=hash_token(code), initiator_name=caller.name)
@@ -134,15 +139,18 @@ async def create(work: UnitOfWork, wanted: NewEnrolmentCode) -> NewEnrolmentCode
     return NewEnrolmentCodeView(**msgspec.structs.asdict(shown), code=code)
 
 
-def _expiry(work: UnitOfWork, lifetime: timedelta | None) -> datetime:
-    """Not after the expiry of the caller's token, unless the caller is an admin."""
-    if lifetime is None:
-        return tokens.expiry_after(work, DEFAULT_LIFETIME)
-    expires_at = tokens.expiry_after(work, lifetime)
-    if expires_at < work.now + lifetime:
-        until = expires_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _expiry(work: UnitOfWork, wanted: NewEnrolmentCode) -> datetime:
+    """Not after the expiry of the caller's token, with which the code ends unless it outlives it."""
+    limit = None if wanted.outlives_token else work.required_caller.expires_at
+    if wanted.lifetime_seconds is None:
+        expires_at = work.now + DEFAULT_LIFETIME
+        return expires_at if limit is None else min(expires_at, limit)
+    expires_at = work.now + timedelta(seconds=wanted.lifetime_seconds)
+    if limit is not None and expires_at > limit:
+        way_out = " or, as an admin, outlivesToken" if work.required_caller.role is Role.ADMIN else ""
         raise NotPermitted(
-            f"the code must not outlive your own token, which expires at {until}; choose a shorter lifetimeSeconds",
+            f"the code must not outlive your own token, which expires at {limit.strftime('%Y-%m-%dT%H:%M:%SZ')};"
+            f" choose a shorter lifetimeSeconds{way_out}",
             code="escalation",
         )
     return expires_at
@@ -158,10 +166,19 @@ async def enrol(work: UnitOfWork, wanted: EnrolmentRequest) -> Enrolled:
     agent_id = await store.use_agent_code(work.tx, code_hash, work.now)
     agent = None if agent_id is None else await AGENTS.find(work.tx, agent_id)
     if agent is not None:
+        await _refuse_disabled(work, agent.provider_id)
         _refuse_other_name(wanted.name, agent)
     else:
         agent = await _create_agent(work, code_hash, wanted.name)
     return Enrolled(agent.id, agent.name, (await tokens.save_for_agent(work, agent, "enrolled")).value)
+
+
+async def _refuse_disabled(work: UnitOfWork, provider_id: str) -> Participant:
+    """A participant makes codes for its own hosts only, so this is also the one whose token made the code."""
+    provider = await PARTICIPANTS.find(work.tx, provider_id)
+    if provider is None or provider.status == "Disabled":
+        raise NotPermitted("the provider of this code is disabled; ask an admin to enable it", code="disabled")
+    return provider
 
 
 def _refuse_other_name(name: str | None, agent: AgentRow) -> None:
@@ -173,11 +190,12 @@ async def _create_agent(work: UnitOfWork, code_hash: str, host_name: str | None)
     """Takes a place of a code for many hosts, with the rights of those who created the code. A refusal gives it back."""
     used = await store.take_place(work.tx, code_hash, work.now)
     if used is None:
-        raise NotPermitted("this code is unknown, used, revoked or expired; request a new code", code=BAD_CODE)
+        raise NotPermitted(
+            "this code is unknown, used, revoked or expired, or the token that made it has ended; request a new code",
+            code=BAD_CODE,
+        )
     code = used.after
-    provider = await PARTICIPANTS.find(work.tx, code.provider_id)
-    if provider is None or provider.status == "Disabled":
-        raise NotPermitted("the provider of this code is disabled; ask an admin to enable it", code="disabled")
+    provider = await _refuse_disabled(work, code.provider_id)
     if host_name is None:
         raise BadInput("this code enrolls many hosts; send the name of the host as `name`", code="name_required")
     name = code.name_prefix + host_name

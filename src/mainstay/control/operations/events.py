@@ -43,6 +43,7 @@ HASHING_SECONDS = 0.05
 class EventView(EventRow, frozen=True, kw_only=True, omit_defaults=False):
     # For admins and for the initiator's own participant.
     initiator_name: str | None = None
+    initiator_participant_id: str | None = None
     # None: no such owner, or it was deleted.
     provider: Named | None = None
     consumer: Named | None = None
@@ -54,11 +55,16 @@ class EventsCheckpoint(msgspec.Struct, frozen=True, rename="camel"):
 
     sequence_number: int
     hash: str
+    # How many days events are kept; 0: for ever.
+    retention_days: int
 
 
 async def checkpoint(work: UnitOfWork) -> EventsCheckpoint:
     found = await read_checkpoint(work.tx)
-    return EventsCheckpoint(0, FIRST) if found is None else EventsCheckpoint(found.sequence_number, found.hash)
+    days = work.tools.retention.events
+    if found is None:
+        return EventsCheckpoint(0, FIRST, days)
+    return EventsCheckpoint(found.sequence_number, found.hash, days)
 
 
 async def number(store: Store) -> None:
@@ -134,6 +140,7 @@ def _show(caller: Caller, row: EventRow, parties: EventParties) -> EventView:
     return EventView(
         **msgspec.structs.asdict(shown),
         initiator_name=parties.initiator_name if sees_name else None,
+        initiator_participant_id=parties.initiator_participant_id if sees_name else None,
         provider=_named(row.provider_id, parties.provider),
         consumer=_named(row.consumer_id, parties.consumer),
         agent=_named(row.agent_id, parties.agent),

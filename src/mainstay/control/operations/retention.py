@@ -45,12 +45,22 @@ async def delete_expired(work: UnitOfWork) -> bool:
     return False
 
 
+async def _delete_events(work: UnitOfWork, before: datetime) -> ScanPosition | None:
+    """The chain itself records what is deleted from its front."""
+    deleted = await store.delete_events(work.tx, before, work.now - SUBSCRIBER_KEPT)
+    if deleted is None:
+        return None
+    last = deleted.last
+    await work.record_plane_event("events.deleted", deleted.last_id, upTo=last.sequence_number, hash=last.hash)
+    return START if deleted.has_more else None
+
+
 async def _delete(work: UnitOfWork, kind: str, position: ScanPosition) -> ScanPosition | None:
     """Where the next transaction continues; None: the pass is complete."""
     periods = work.tools.retention
     if kind == "events":
         before = expired_before(periods.events, work.now)
-        return None if before is None else await store.delete_events(work.tx, before, work.now - SUBSCRIBER_KEPT)
+        return None if before is None else await _delete_events(work, before)
     period, delete = _DELETIONS[kind]
     before = expired_before(getattr(periods, period), work.now)
     return None if before is None else await delete(work.tx, before, position)

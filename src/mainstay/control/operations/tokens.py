@@ -14,8 +14,10 @@ from mainstay.control.operations.machinery.named_rows import find_named
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict, NotFound, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
+from mainstay.control.store import enrolment_codes
 from mainstay.control.store import tokens as store
 from mainstay.control.store.agents import AGENTS, AgentRow
+from mainstay.control.store.enrolment_codes import ENROLMENT_CODES, EnrolmentCodeRow
 from mainstay.control.store.participants import PARTICIPANTS
 from mainstay.control.store.tokens import TOKENS, Token, TokenWithValue, hash_token, with_value
 
@@ -44,6 +46,14 @@ class TokenView(Token, frozen=True, kw_only=True):
 
 class TokenWithValueView(TokenView, frozen=True, kw_only=True):
     value: str
+
+
+class EndedWithToken(msgspec.Struct, frozen=True, rename="camel"):
+    """What a token had made, and what ended with it."""
+
+    enrolment_codes: list[EnrolmentCodeRow]
+    # Agents whose code for one host ended.
+    agent_ids: list[str]
 
 
 RELATED = {"participant": RelatedRow("participant_id", PARTICIPANTS), "agent": RelatedRow("agent_id", AGENTS)}
@@ -189,7 +199,7 @@ async def _refuse_last_admin(work: UnitOfWork, token: Token, verb: str) -> None:
 
 
 async def regenerate(work: UnitOfWork, before: Token) -> TokenWithValue:
-    """Gives the token a new value. The old value is invalid from the commit on."""
+    """Gives the token a new value. The old value is invalid from the commit on, and so are the codes that it made."""
     value = _new_value()
     expire_at = before.expire_at
     if expire_at is not None and work.required_caller.role is Role.ADMIN:
@@ -197,12 +207,23 @@ async def regenerate(work: UnitOfWork, before: Token) -> TokenWithValue:
     after = msgspec.structs.replace(before, updated_at=work.now, expire_at=expire_at)
     await TOKENS.update(work.tx, after, hash=hash_token(value))
     await work.record_event("token.regenerate", before, after)
+    await _end_codes(work, before)
     return with_value(after, value)
 
 
-async def delete(work: UnitOfWork, token: Token) -> None:
+async def _end_codes(work: UnitOfWork, token: Token) -> EndedWithToken | None:
+    """Ends the codes that this token made. None: there are none."""
+    codes = await enrolment_codes.open_codes_of(work.tx, token.id, work.now)
+    for code in codes:
+        await work.delete(ENROLMENT_CODES, code)
+    agent_ids = await enrolment_codes.delete_agent_codes_of(work.tx, token.id, work.now)
+    return EndedWithToken(codes, agent_ids) if codes or agent_ids else None
+
+
+async def delete(work: UnitOfWork, token: Token) -> EndedWithToken | None:
     await _refuse_last_admin(work, token, "delete")
     await work.delete(TOKENS, token)
+    return await _end_codes(work, token)
 
 
 async def make_first_admin(work: UnitOfWork) -> str | None:

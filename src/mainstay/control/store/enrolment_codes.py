@@ -24,6 +24,8 @@ class EnrolmentCodeRow(Record, frozen=True, kw_only=True):
     # The token that created it, and its role. Its agents are created with these rights.
     initiator_id: str
     initiator_role: Literal["admin", "participant"]
+    # An admin decided that it does not end with the token of its initiator.
+    outlives_token: bool
 
 
 ENROLMENT_CODES = Table("host_enrolment_codes", "enrolment_code", EnrolmentCodeRow)
@@ -36,12 +38,24 @@ class UsedCode:
     initiator_name: str
 
 
-async def add_agent_code(tx: Transaction, code_hash: str, agent_id: str, expires_at: datetime) -> None:
+def _initiator_lives(table: str) -> str:
+    """The condition that the token that made a code is neither deleted nor expired."""
+    return (
+        f"EXISTS (SELECT 1 FROM tokens WHERE tokens.id = {table}.initiator_id"
+        " AND (tokens.expire_at IS NULL OR tokens.expire_at > :now))"
+    )
+
+
+async def add_agent_code(
+    tx: Transaction, code_hash: str, agent_id: str, initiator_id: str, expires_at: datetime
+) -> None:
     await tx.execute("DELETE FROM enrolment_codes WHERE agent_id = :agent_id", agent_id=agent_id)
     await tx.execute(
-        "INSERT INTO enrolment_codes (hash, agent_id, expires_at) VALUES (:hash, :agent_id, :expires_at)",
+        "INSERT INTO enrolment_codes (hash, agent_id, initiator_id, expires_at)"
+        " VALUES (:hash, :agent_id, :initiator_id, :expires_at)",
         hash=code_hash,
         agent_id=agent_id,
+        initiator_id=initiator_id,
         expires_at=to_microseconds(expires_at),
     )
 
@@ -50,7 +64,8 @@ async def use_agent_code(tx: Transaction, code_hash: str, now: datetime) -> str 
     """The agent that the code enrolls. The same statement deletes the code, so exactly one of many callers gets it."""
     return await fetch_value(
         tx,
-        "DELETE FROM enrolment_codes WHERE hash = :hash AND expires_at > :now RETURNING agent_id",
+        "DELETE FROM enrolment_codes WHERE hash = :hash AND expires_at > :now"
+        f" AND (initiator_id IS NULL OR {_initiator_lives('enrolment_codes')}) RETURNING agent_id",
         hash=code_hash,
         now=to_microseconds(now),
     )
@@ -62,6 +77,7 @@ async def take_place(tx: Transaction, code_hash: str, now: datetime) -> UsedCode
     rows = await tx.fetch(
         "UPDATE host_enrolment_codes SET uses_left = uses_left - 1, updated_at = :now"
         " WHERE hash = :hash AND expires_at > :now AND uses_left > 0"
+        f" AND (outlives_token = 1 OR {_initiator_lives('host_enrolment_codes')})"
         f" RETURNING {ENROLMENT_CODES.select()}, initiator_name",
         hash=code_hash,
         now=to_microseconds(now),
@@ -71,6 +87,27 @@ async def take_place(tx: Transaction, code_hash: str, now: datetime) -> UsedCode
     after = ENROLMENT_CODES.decode(rows[0])
     before = ENROLMENT_CODES.decode({**rows[0], "uses_left": after.uses_left + 1})
     return UsedCode(before, after, rows[0]["initiator_name"])
+
+
+async def open_codes_of(tx: Transaction, initiator_id: str, now: datetime) -> list[EnrolmentCodeRow]:
+    """The codes with places left that end with this token."""
+    rows = await tx.fetch(
+        f"SELECT {ENROLMENT_CODES.select()} FROM host_enrolment_codes WHERE initiator_id = :initiator_id"
+        " AND outlives_token = 0 AND uses_left > 0 AND expires_at > :now ORDER BY created_at, id",
+        initiator_id=initiator_id,
+        now=to_microseconds(now),
+    )
+    return [ENROLMENT_CODES.decode(row) for row in rows]
+
+
+async def delete_agent_codes_of(tx: Transaction, initiator_id: str, now: datetime) -> list[str]:
+    """The agents whose codes end with this token."""
+    rows = await tx.fetch(
+        "DELETE FROM enrolment_codes WHERE initiator_id = :initiator_id AND expires_at > :now RETURNING agent_id",
+        initiator_id=initiator_id,
+        now=to_microseconds(now),
+    )
+    return sorted(row["agent_id"] for row in rows)
 
 
 async def count_open(tx: Transaction, provider_id: str, now: datetime) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from mainstay.control.domain.event_chain import HASHED
+from mainstay.control.domain.event_chain import CHAIN_VERSION, HASHED
 from mainstay.control.store.engine.contract import Row, Transaction, encode_json, fetch_value, placeholders
 from mainstay.control.store.engine.paging import SqlCondition, joined_conditions, walk
 from mainstay.control.store.engine.records import Record, Table, to_time, wire_names
@@ -28,6 +28,8 @@ class EventRow(Record, frozen=True, kw_only=True):
     participant_id: str | None = None
     # None until the background task has hashed it.
     hash: str | None = None
+    # Which members the hash covers. None: version 1, or not hashed yet.
+    chain_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,10 @@ NUMBER_LENGTH = 19
 EVENTS = Table("events", "event", EventRow, order="sequence_number", single_owner=("entity_id",))
 NUMBERED = SqlCondition("sequence_number IS NOT NULL")
 SUMMARY_COLUMNS = tuple(field.name for field in fields(EventSummary) if field.name != "service_id")
-_HASHED_COLUMNS = {name: column for name, column in wire_names(EventRow).items() if name in HASHED}
+_HASHED_COLUMNS = {name: column for name, column in wire_names(EventRow).items() if name in HASHED} | {
+    "initiatorName": "initiator_name",
+    "initiatorParticipantId": "initiator_participant_id",
+}
 
 
 async def lock_chain(tx: Transaction) -> None:
@@ -130,6 +135,7 @@ def _hashed_document(row: Row) -> dict[str, Any]:
         name: value for name, column in _HASHED_COLUMNS.items() if (value := row[column]) is not None
     }
     document["createdAt"] = to_time(document["createdAt"])
+    document["chainVersion"] = CHAIN_VERSION
     return document
 
 
@@ -165,7 +171,7 @@ async def set_numbers_and_hashes(tx: Transaction, chained: Sequence[ChainedEvent
     id_start = number_start + NUMBER_LENGTH
     await tx.execute(
         f"UPDATE events SET sequence_number = CAST(substr(chained.value, {number_start}, {NUMBER_LENGTH}) AS BIGINT),"
-        f" hash = substr(chained.value, 1, {HASH_LENGTH})"
+        f" hash = substr(chained.value, 1, {HASH_LENGTH}), chain_version = {CHAIN_VERSION}"
         f" FROM (SELECT value FROM {tx.json_items}(:chained)) AS chained"
         f" WHERE events.id = substr(chained.value, {id_start})",
         chained=encode_json([f"{each.hash}{each.number:0{NUMBER_LENGTH}}{each.event_id}" for each in chained]),

@@ -189,32 +189,42 @@ async def _delete_rows_of_services(tx: Transaction, service_ids: Sequence[str]) 
     return True
 
 
-async def delete_events(tx: Transaction, before: datetime, seen_after: datetime) -> ScanPosition | None:
-    """Deletes hashed events from the front and records the last of them. The newest event is always kept, because
-    numbers continue after it, and so are events that a subscriber seen after a time has not acknowledged."""
+@dataclass(frozen=True, slots=True)
+class DeletedEvents:
+    # The last deleted event.
+    last_id: str
+    last: EventCheckpoint
+    has_more: bool
+
+
+async def delete_events(tx: Transaction, before: datetime, seen_after: datetime) -> DeletedEvents | None:
+    """Deletes hashed events from the front and saves the last of them. The newest event is always kept, because
+    numbers continue after it, and so are events that a subscriber seen after a time has not acknowledged. None: there
+    was nothing to delete."""
     await lock_chain(tx)
     checkpoint = await read_checkpoint(tx)
     acknowledged = await lowest_acknowledged(tx, seen_after)
     rows = await tx.fetch(
-        "SELECT sequence_number, created_at, hash FROM events WHERE sequence_number > :last"
+        "SELECT id, sequence_number, created_at, hash FROM events WHERE sequence_number > :last"
         f" ORDER BY sequence_number LIMIT {DELETED_AT_ONCE + 1}",
         last=0 if checkpoint is None else checkpoint.sequence_number,
     )
-    last: EventCheckpoint | None = None
+    expired: list[Row] = []
     # Without the last row: it may be the newest event.
     for row in rows[:-1]:
         number = row["sequence_number"]
         is_kept = row["created_at"] >= to_microseconds(before) or row["hash"] is None
         if is_kept or (acknowledged is not None and number > acknowledged):
             break
-        last = EventCheckpoint(number, row["hash"])
-    if last is None:
+        expired.append(row)
+    if not expired:
         return None
+    last = EventCheckpoint(expired[-1]["sequence_number"], expired[-1]["hash"])
     deleted = await tx.execute(
         "DELETE FROM events WHERE sequence_number <= :last AND sequence_number IS NOT NULL", last=last.sequence_number
     )
     await save_checkpoint(tx, last)
-    return START if deleted == DELETED_AT_ONCE else None
+    return DeletedEvents(expired[-1]["id"], last, deleted == DELETED_AT_ONCE)
 
 
 async def _delete_ids(tx: Transaction, table: str, ids: Sequence[str]) -> None:

@@ -13,7 +13,13 @@ from mainstay.control.api.nouns import (
 )
 from mainstay.control.operations import tokens
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.operations.tokens import NEW_TOKEN_NAMES, TOKEN_NAMES, TokenView, TokenWithValueView
+from mainstay.control.operations.tokens import (
+    NEW_TOKEN_NAMES,
+    TOKEN_NAMES,
+    EndedWithToken,
+    TokenView,
+    TokenWithValueView,
+)
 from mainstay.control.store.tokens import TOKENS, Token
 
 PATH = "/api/v1/tokens"
@@ -41,7 +47,7 @@ ENDPOINTS = (
     show_endpoint(PATH, TOKENS, names=TOKEN_NAMES),
     create_endpoint(PATH, TOKENS, tokens.NewToken, tokens.create, names=NEW_TOKEN_NAMES),
     change_endpoint(PATH, TOKENS, tokens.TokenChange, tokens.change, names=TOKEN_NAMES),
-    delete_endpoint(PATH, TOKENS, tokens.delete),
+    delete_endpoint(PATH, TOKENS, tokens.delete, ended=EndedWithToken),
     command_endpoint(
         f"{PATH}/{{id}}/regenerate",
         TOKENS,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
@@ -163,8 +164,6 @@ class UnitOfWork:
         row = after if after is not None else before
         if row is None:
             raise ValueError("an event needs a row, before or after")
-        if event_type not in EVENT_TYPES:
-            raise ValueError(f"unknown event type {event_type!r}; add it to control/domain/event_types.py")
         owners = {
             column: getattr(row, column, None)
             for column in ("provider_id", "consumer_id", "agent_id", "participant_id")
@@ -173,6 +172,18 @@ class UnitOfWork:
             owners["agent_id"] = row.id
         elif isinstance(row, Participant):
             owners["participant_id"] = row.id
+        properties = {"diff": _diff(_document(before), _document(after)), **more}
+        await self._insert_event(event_type, row.id, properties, owners)
+
+    async def record_plane_event(self, event_type: str, entity_id: str, **properties: object) -> None:
+        """Writes an event that concerns no owner, so that only admins read it."""
+        await self._insert_event(event_type, entity_id, properties, {})
+
+    async def _insert_event(
+        self, event_type: str, entity_id: str, properties: dict[str, object], owners: Mapping[str, Any]
+    ) -> None:
+        if event_type not in EVENT_TYPES:
+            raise ValueError(f"unknown event type {event_type!r}; add it to control/domain/event_types.py")
         caller = self.caller
         event = EventRow(
             **self.new_record(),
@@ -180,8 +191,8 @@ class UnitOfWork:
             initiator_type="system" if caller is None else "user",
             initiator_id=SYSTEM_ID if caller is None else caller.token_id,
             initiator_role=None if caller is None else caller.role.value,
-            entity_id=row.id,
-            properties={"diff": _diff(_document(before), _document(after)), **more},
+            entity_id=entity_id,
+            properties=properties,
             **owners,
         )
         await EVENTS.insert(

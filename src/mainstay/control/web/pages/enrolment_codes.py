@@ -30,7 +30,7 @@ LIFETIME = NounField(
     "lifetimeSeconds",
     "Valid for",
     "choice",
-    "Not longer than your own token, unless you are an admin.",
+    "Not longer than your own token, with which the code ends.",
     required=True,
     choices=(
         ("900", "15 minutes"),
@@ -49,6 +49,10 @@ GRANT = NounField(
     "flag",
     "Adds the provider to the agent type, at once. Without it the agents serve their own participant only.",
     default="true",
+)
+
+OUTLIVES = NounField(
+    "outlivesToken", "Outlives your token", "flag", "Without it the code ends when your token is revoked or expires."
 )
 
 
@@ -82,7 +86,7 @@ async def _list(call: PageCall) -> PageAnswer:
 async def _new_form(call: PageCall) -> NounForm:
     fields = [await reference_field(call, "agentTypeId", "Agent type", "/api/v1/agent-types", required=True)]
     if call.caller.participant_id is None:
-        fields += [*await owner_field(call, "providerId", "Provider"), GRANT]
+        fields += [*await owner_field(call, "providerId", "Provider"), GRANT, OUTLIVES]
     fields += [COUNT, LIFETIME, TAGS, PREFIX]
 
     def prepare(body: dict[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ async def _regeneration(call: PageCall) -> Confirmation:
     token = await call.api("GET", f"{API}/{call.path['id']}")
     effects = [
         f"{token['name']} gets a new value, which the next page shows once.",
-        "The old value is refused from then on; programs and sessions that use it end.",
+        "The old value is refused from then on; programs and sessions that use it end, and so do enrollment codes that it made.",
     ]
     if token["id"] == call.caller.token_id:
         effects.append("It is the token of this session: you sign in again with the new value.")
@@ -122,6 +122,7 @@ async def _regenerate(call: PageCall) -> PageAnswer:
 def _effects(row: Row) -> list[str]:
     return [
         f"{row['name']} is refused from now on. Sessions, streams and agents that use it end within seconds.",
+        "Enrollment codes that it made end as well, unless they are marked to outlive it.",
         "The last admin token that may write cannot be revoked.",
     ]
 
