@@ -14,7 +14,7 @@ from mainstay.converge.host.sources import read_bytes
 from mainstay.converge.manifest.faults import Faults
 from mainstay.converge.value_kinds import Unfit, describe, parse_duration
 from mainstay.foundation.documents import read_yaml
-from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault, refused
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.yaml.document import decode
 
@@ -250,7 +250,7 @@ def unpack(bundle: bytes, directory: str) -> None:
         try:
             write_entries(tar_entries(packed.name), directory)
         except (BundleRefused, EOFError) as error:
-            raise DoesNotLoad([Fault(directory, None, None, f"the bundle cannot be unpacked: {error}")]) from None
+            raise refused(directory, f"the bundle cannot be unpacked: {error}") from None
 
 
 def digest_of(bundle: bytes) -> str:

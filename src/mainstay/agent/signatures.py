@@ -16,7 +16,7 @@ from typing import Any
 
 from mainstay.agent.blueprint import NAME, VERSION
 from mainstay.foundation.digests import sha256_of
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import DoesNotLoad, Fault, refused
 
 SIGNATURE = "blueprint.sig"
 NOT_SIGNED = "blueprint is not signed by a trusted key"
@@ -148,9 +148,9 @@ def read_trusted_keys(path: str) -> TrustedKeys:
         with open(path, "rb") as file:
             content = file.read(LARGEST_TRUST_FILE_BYTES + 1)
     except OSError as error:
-        raise DoesNotLoad([Fault(path, None, None, f"cannot be read: {error.strerror}")]) from None
+        raise refused(path, f"cannot be read: {error.strerror}") from None
     if len(content) > LARGEST_TRUST_FILE_BYTES:
-        raise DoesNotLoad([Fault(path, None, None, f"larger than {LARGEST_TRUST_FILE_BYTES} bytes")])
+        raise refused(path, f"larger than {LARGEST_TRUST_FILE_BYTES} bytes")
     keys: set[bytes] = set()
     oldest: dict[str, str] = {}
     faults: list[Fault] = []

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from mainstay.agent.blueprint import LEFT_OUT
 from mainstay.converge.host.sources import read_bytes
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import refused
 
 LARGEST_BUNDLE_BYTES = 3 * 1024 * 1024
 
@@ -29,7 +29,7 @@ def pack(directory: str) -> bytes:
     bundle = gzip.compress(packed.getvalue(), compresslevel=9, mtime=0)
     if len(bundle) > LARGEST_BUNDLE_BYTES:
         size = f"{len(bundle) / 1024 / 1024:.1f} MB packed; the limit is {LARGEST_BUNDLE_BYTES // 1024 // 1024} MB"
-        raise DoesNotLoad([Fault(directory, None, None, f"the blueprint is too large: {size}")])
+        raise refused(directory, f"the blueprint is too large: {size}")
     return bundle
 
 
@@ -41,7 +41,5 @@ def _files_in(directory: str) -> Iterator[str]:
             if name in LEFT_OUT:
                 continue
             if os.path.islink(path) or not os.path.isfile(path):
-                raise DoesNotLoad(
-                    [Fault(path, None, None, "a blueprint may contain only files and directories, no links")]
-                )
+                raise refused(path, "a blueprint may contain only files and directories, no links")
             yield path

@@ -38,3 +38,8 @@ class DoesNotLoad(Exception):
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))
         self.faults = list(faults)
+
+
+def refused(file: str, message: str) -> DoesNotLoad:
+    """The refusal of a file as a whole."""
+    return DoesNotLoad([Fault(file, None, None, message)])

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 from threading import Lock
 
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import refused
 
 CHUNK_BYTES = 256 * 1024
 LARGEST_BYTES = 1024 * 1024 * 1024
@@ -76,7 +76,7 @@ class ContentIndex:
             try:
                 number, is_executable = self._content_of(path)
             except OSError as error:
-                raise DoesNotLoad([Fault(path, None, None, f"cannot be read: {error.strerror}")]) from None
+                raise refused(path, f"cannot be read: {error.strerror}") from None
             if path in private:
                 self.contents[number].is_kept = False
             self._files.append((os.path.relpath(path, root), number, is_executable))
@@ -92,7 +92,7 @@ class ContentIndex:
             size += len(piece)
             if size > self._left_bytes:
                 limit = LARGEST_BYTES // 1024 // 1024
-                raise DoesNotLoad([Fault(self.manifest, None, None, f"its files are larger than {limit} MB")])
+                raise refused(self.manifest, f"its files are larger than {limit} MB")
         self._left_bytes -= size
         name = digest.hexdigest()
         number = self._numbers.setdefault(name, len(self.contents))

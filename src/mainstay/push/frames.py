@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any, TypeVar
 
 from mainstay.converge.report import OUTCOMES
-from mainstay.foundation import Any
 from mainstay.push.outcome import HostFault
+
+Value = TypeVar("Value")
 
 MARK = b"mainstay-push "
 KINDS = ("hello", "need", "start", "at", "event", "report", "stable", "message", "end")
@@ -45,9 +47,7 @@ class Frame:
 def parse_frame(line: bytes) -> Frame:
     """Returns the frame of a line; raises `HostFault` for a refusal of the host, and for what is no frame."""
     try:
-        document = json.loads(line[len(MARK) :], parse_float=_finite, parse_constant=_finite)
-        if not isinstance(document, dict):
-            raise Unexpected
+        document = _of(dict, json.loads(line[len(MARK) :], parse_float=_finite, parse_constant=_finite))
         for kind in REFUSALS:
             if kind in document:
                 raise _refusal(kind, document[kind])
@@ -70,18 +70,17 @@ def _refusal(kind: str, value: Any) -> HostFault:
     if kind == "stopped":
         return HostFault("stopped", "the run was stopped before it began")
     if kind == "faults":
-        if not isinstance(value, list) or not value:
+        if not _of(list, value):
             raise Unexpected
         return HostFault("does_not_load", "\n".join(_fault_line(each) for each in value[:MOST_FAULTS]))
-    if not isinstance(value, dict) or value.get("kind") not in HOST_KINDS:
+    if _of(dict, value).get("kind") not in HOST_KINDS:
         raise Unexpected
     return HostFault(value["kind"], _message(value.get("message")))
 
 
 def _fault_line(fault: Any) -> str:
-    if not isinstance(fault, dict):
-        raise Unexpected
-    place = ":".join(str(part)[:200] for key in ("file", "line", "column") if (part := fault.get(key)) is not None)
+    parts = [_of(dict, fault).get(key) for key in ("file", "line", "column")]
+    place = ":".join(str(part)[:200] for part in parts if part is not None)
     return f"{place}: {_message(fault.get('message'))}"
 
 
@@ -90,7 +89,11 @@ def _message(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
+    return _of(str, value)
+
+
+def _of(kind: type[Value], value: Any) -> Value:
+    if not isinstance(value, kind):
         raise Unexpected
     return value
 
@@ -119,9 +122,7 @@ def _object(value: Any) -> dict[str, Any] | None:
     """Any JSON object of a bounded depth."""
     if value is None:
         return None
-    if not isinstance(value, dict):
-        raise Unexpected
-    level: list[Any] = [value]
+    level: list[Any] = [_of(dict, value)]
     for _ in range(DEEPEST):
         level = [
             inner
@@ -130,43 +131,40 @@ def _object(value: Any) -> dict[str, Any] | None:
             for inner in (each.values() if isinstance(each, dict) else each)
         ]
         if not level:
-            return value
+            return _of(dict, value)
     raise Unexpected
 
 
 def _texts(value: Any) -> list[str]:
-    if not isinstance(value, list):
-        raise Unexpected
-    return [_text(each) for each in value]
+    return [_text(each) for each in _of(list, value)]
 
 
 def _hello(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or not isinstance(value.get("python"), list) or len(value["python"]) != 3:
+    python = _of(list, _of(dict, value).get("python"))
+    if len(python) != 3:
         raise Unexpected
     return {
-        "python": tuple(_count(part) for part in value["python"]),
+        "python": tuple(_count(part) for part in python),
         "program": value.get("has_program") is True,
         "index": value.get("has_index") is True,
     }
 
 
 def _numbers(value: Any) -> list[int]:
-    if not isinstance(value, list):
-        raise Unexpected
-    numbers = [_count(each) for each in value]
+    numbers = [_count(each) for each in _of(list, value)]
     if len(set(numbers)) != len(numbers):
         raise Unexpected
     return numbers
 
 
 def _position(value: Any) -> tuple[int, str]:
-    if not isinstance(value, list) or len(value) != 2:
+    if len(_of(list, value)) != 2:
         raise Unexpected
     return _count(value[0]), _message(value[1])
 
 
 def _event(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or value.get("outcome") not in OUTCOMES:
+    if _of(dict, value).get("outcome") not in OUTCOMES:
         raise Unexpected
     event: dict[str, Any] = {"type": _text(value.get("type")), "name": _text(value.get("name"))}
     event |= {key: None if value.get(key) is None else _text(value[key]) for key in TEXTS}
@@ -179,9 +177,7 @@ def _event(value: Any) -> dict[str, Any]:
 
 
 def _ending(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or not isinstance(value.get("summary"), dict):
-        raise Unexpected
-    counts = value["summary"]
+    counts = _of(dict, _of(dict, value).get("summary"))
     return {
         "summary": {
             **{key: _count(counts.get(key)) for key in ("total", *OUTCOMES)},

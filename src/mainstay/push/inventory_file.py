@@ -6,7 +6,7 @@ import os
 import sys
 
 from mainstay.foundation.documents import read_json, read_yaml
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import refused
 from mainstay.foundation.yaml.document import decode
 from mainstay.push.inventory import Inventory, parse_inventory
 
@@ -26,7 +26,7 @@ def read_inventory(path: str) -> Inventory:
         with open(path, "rb") as file:
             content = file.read(LARGEST_BYTES + 1)
     except OSError as error:
-        raise _refused(path, f"cannot be read: {error.strerror}") from None
+        raise refused(path, f"cannot be read: {error.strerror}") from None
     if path.endswith(".json"):
         return parse_inventory(read_json(decode(_bounded(content, path), path), path), path, None)
     return _parse_yaml(content, path)
@@ -39,7 +39,7 @@ def _parse_yaml(content: bytes, name: str) -> Inventory:
 
 def _bounded(content: bytes, name: str) -> bytes:
     if len(content) > LARGEST_BYTES:
-        raise _refused(name, f"is larger than {LARGEST_BYTES // 1024 // 1024} MB")
+        raise refused(name, f"is larger than {LARGEST_BYTES // 1024 // 1024} MB")
     return content
 
 
@@ -52,17 +52,17 @@ def _run(path: str) -> bytes:
         process = subprocess.Popen([program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     except OSError as error:
         reason = "it is executable, but no program; remove its x bit" if error.errno == 8 else error.strerror
-        raise _refused(path, f"cannot be run: {reason}") from None
+        raise refused(path, f"cannot be run: {reason}") from None
     with process:
         if process.stdout is None:
-            raise _refused(path, "cannot be run: it has no output")
+            raise refused(path, "cannot be run: it has no output")
         output, is_late = _read_until(process.stdout.fileno())
         if is_late or len(output) > LARGEST_BYTES:
             process.kill()
     if is_late:
-        raise _refused(path, f"did not finish within {PROGRAM_SECONDS:.0f} s")
+        raise refused(path, f"did not finish within {PROGRAM_SECONDS:.0f} s")
     if process.returncode and len(output) <= LARGEST_BYTES:
-        raise _refused(path, f"failed with exit code {process.returncode}")
+        raise refused(path, f"failed with exit code {process.returncode}")
     return output
 
 
@@ -82,7 +82,3 @@ def _read_until(descriptor: int) -> tuple[bytes, bool]:
             break
         output += piece
     return bytes(output), False
-
-
-def _refused(name: str, message: str) -> DoesNotLoad:
-    return DoesNotLoad([Fault(name, None, None, message)])

@@ -18,7 +18,7 @@ from mainstay.converge.host.sources import BUNDLE_ENDS, OTHER_ARCHIVE_ENDS, read
 from mainstay.converge.manifest.expressions import split
 from mainstay.converge.manifest.scope import BadExpression
 from mainstay.converge.redaction import secret_names
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import refused
 from mainstay.foundation.yaml.document import decode, parse
 from mainstay.foundation.yaml.scalars import Node, PlainScalar, leaves
 
@@ -62,7 +62,7 @@ def is_bundle(manifest: str) -> bool:
 def find_files(manifest: str) -> ManifestFiles:
     """Raises `DoesNotLoad` if the manifest or one that it applies cannot be read."""
     if manifest.endswith(OTHER_ARCHIVE_ENDS):
-        raise DoesNotLoad([Fault(manifest, None, None, "a bundle is packed as .tar.gz, .tgz or .zip")])
+        raise refused(manifest, "a bundle is packed as .tar.gz, .tgz or .zip")
     found = ManifestFiles(manifest)
     _Search(found).manifest(manifest, manifest, depth=0)
     return found
@@ -206,7 +206,7 @@ class _Search:
         if self.is_private:
             self.found.private.add(path)
         if len(self.found.paths) > MOST_FILES:
-            raise DoesNotLoad([Fault(self.found.manifest, None, None, f"it names more than {MOST_FILES:,} files")])
+            raise refused(self.found.manifest, f"it names more than {MOST_FILES:,} files")
         return True
 
     def _template_file(self, real: str, depth: int) -> None:

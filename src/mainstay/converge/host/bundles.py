@@ -9,7 +9,7 @@ import tarfile
 import zipfile
 
 from mainstay.foundation import Struct
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import refused
 from mainstay.foundation.text import shorten
 
 TYPE_CHECKING = False
@@ -55,11 +55,11 @@ def unpack(
     except (BundleRefused, OSError) as error:
         close()
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DoesNotLoad([Fault(name, None, None, f"the bundle cannot be unpacked: {reason}")]) from None
+        raise refused(name, f"the bundle cannot be unpacked: {reason}") from None
     except Exception as error:  # noqa: BLE001  # the readers raise many exceptions for a damaged archive
         close()
         reason = f"it is damaged or not a {'.zip' if is_zip else '.tar.gz'}: {error}"
-        raise DoesNotLoad([Fault(name, None, None, f"the bundle cannot be unpacked: {reason}")]) from None
+        raise refused(name, f"the bundle cannot be unpacked: {reason}") from None
     except BaseException:
         close()
         raise

@@ -13,7 +13,7 @@ from mainstay.converge.host.downloads import Download, is_private
 from mainstay.converge.host.file_reading import read_all
 from mainstay.converge.host.state import StateDirectory
 from mainstay.foundation.digests import sha256_of_pieces
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import refused
 
 DIGEST_CHARACTERS = frozenset("0123456789abcdef")
 LONGEST_URL = 4096
@@ -41,10 +41,10 @@ def open_fetched(
         os.lseek(descriptor, 0, os.SEEK_SET)
         digest = sha256_of_pieces(read_all(descriptor))
         if digest != expected:
-            raise _refused(name, f"its digest is {digest}, expected {expected}; nothing was unpacked")
+            raise refused(name, f"its digest is {digest}, expected {expected}; nothing was unpacked")
         magic = os.pread(descriptor, 2, 0)
         if magic not in (GZIP_MAGIC, ZIP_MAGIC):
-            raise _refused(name, NO_BUNDLE)
+            raise refused(name, NO_BUNDLE)
         os.lseek(descriptor, 0, os.SEEK_SET)
         place = f"/proc/self/fd/{descriptor}"
         folder, close = unpack(place, name, state, run_id, is_zip=magic == ZIP_MAGIC, may_have_top=True)
@@ -58,24 +58,24 @@ def _checked_url(url: str) -> SplitResult:
         # Raises for a port that is none.
         _ = found.port
     except ValueError:
-        raise _refused(shown, "the URL is not valid") from None
+        raise refused(shown, "the URL is not valid") from None
     is_plain = url.isascii() and url.isprintable() and " " not in url
     if not found.hostname or len(url) > LONGEST_URL or not is_plain:
-        raise _refused(shown, "the URL is not valid")
+        raise refused(shown, "the URL is not valid")
     if found.scheme not in ("https", "http"):
-        raise _refused(shown, "a manifest is a file, a bundle, or a bundle from an https URL")
+        raise refused(shown, "a manifest is a file, a bundle, or a bundle from an https URL")
     if found.path.endswith((".yaml", ".yml")):
-        raise _refused(f"{found.scheme}://{found.netloc.rpartition('@')[2]}{found.path}", NO_BUNDLE)
+        raise refused(f"{found.scheme}://{found.netloc.rpartition('@')[2]}{found.path}", NO_BUNDLE)
     if not is_private(found):
         name = f"http://{found.netloc.rpartition('@')[2]}{found.path}"
-        raise _refused(name, "plain http is accepted only from this machine; use https")
+        raise refused(name, "plain http is accepted only from this machine; use https")
     return found
 
 
 def _expected_digest(name: str, url: SplitResult, sha256: str | None) -> str:
     if sha256 is None:
         file = os.path.basename(url.path) or "bundle.tgz"
-        raise _refused(
+        raise refused(
             name,
             "a bundle from a URL needs its digest: --sha256 DIGEST; compute it from a copy that you trust, with"
             f" `sha256sum {file}`",
@@ -84,7 +84,7 @@ def _expected_digest(name: str, url: SplitResult, sha256: str | None) -> str:
     if digest.startswith("sha256:"):
         digest = digest[len("sha256:") :]
     if len(digest) != 64 or not DIGEST_CHARACTERS.issuperset(digest):
-        raise _refused(name, "--sha256 must be 64 hexadecimal digits, as `sha256sum` prints them")
+        raise refused(name, "--sha256 must be 64 hexadecimal digits, as `sha256sum` prints them")
     return digest
 
 
@@ -103,14 +103,10 @@ def _fetch(url: str, name: str, descriptor: int, ca_file: str | None) -> None:
         )
     except OSError as error:
         source = ca_file or "SSL_CERT_FILE"
-        raise _refused(name, f"cannot load CA certificates from {source}: {error.strerror or error}") from None
+        raise refused(name, f"cannot load CA certificates from {source}: {error.strerror or error}") from None
     try:
         download.fetch(descriptor)
     except Failure as failure:
         # Its text begins with the URL, which is the file of the fault.
         text = str(failure)
-        raise _refused(name, text[len(name) + 2 :] if text.startswith(f"{name}: ") else text) from None
-
-
-def _refused(name: str, reason: str) -> DoesNotLoad:
-    return DoesNotLoad([Fault(name, None, None, reason)])
+        raise refused(name, text[len(name) + 2 :] if text.startswith(f"{name}: ") else text) from None

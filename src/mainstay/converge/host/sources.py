@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from mainstay.converge.host.state import StateDirectory
 from mainstay.foundation import Struct
-from mainstay.foundation.faults import DoesNotLoad, Fault
+from mainstay.foundation.faults import DoesNotLoad, Fault, refused
 
 OTHER_ARCHIVE_ENDS = (".tar", ".tar.xz", ".tar.bz2", ".tar.zst", ".txz", ".tbz2", ".7z", ".rar")
 BUNDLE_ENDS = (".tar.gz", ".tgz", ".zip")
@@ -53,7 +53,7 @@ def open_manifest(path: str, state: StateDirectory, run_id: str, trust: BundleTr
         trust = trust or BundleTrust()
         return _unpacked(*open_fetched(path, state, run_id, trust.sha256, trust.ca_file))
     if trust is not None and trust.sha256 is not None:
-        raise DoesNotLoad([Fault(path, None, None, "--sha256 is for a bundle from a URL; this is none")])
+        raise refused(path, "--sha256 is for a bundle from a URL; this is none")
     if path == STANDARD_INPUT:
         here = current_directory()
         return ManifestText("stdin", sys.stdin.buffer.read(READ_BYTES), here, here)
@@ -61,7 +61,7 @@ def open_manifest(path: str, state: StateDirectory, run_id: str, trust: BundleTr
     path_from_root = path if path.startswith("/") else f"{current_directory()}/{path}"
     real = os.path.realpath(path_from_root.replace("\0", ""))
     if path.endswith(OTHER_ARCHIVE_ENDS):
-        raise DoesNotLoad([Fault(path, None, None, "a bundle is packed as .tar.gz, .tgz or .zip")])
+        raise refused(path, "a bundle is packed as .tar.gz, .tgz or .zip")
     if path.endswith(BUNDLE_ENDS):
         from mainstay.converge.host.bundles import unpack
 
@@ -89,9 +89,9 @@ def open_child(path: str, parent: str, directory: str, bundle: str | None) -> Ma
     real = os.path.realpath(place.replace("\0", ""))
     shown = path if path.startswith("/") else os.path.normpath(os.path.join(os.path.dirname(parent), path))
     if path.endswith((*BUNDLE_ENDS, *OTHER_ARCHIVE_ENDS)):
-        raise DoesNotLoad([Fault(shown, None, None, "is a bundle; name a YAML file")])
+        raise refused(shown, "is a bundle; name a YAML file")
     if bundle is not None and not is_inside(real, bundle):
-        raise DoesNotLoad([Fault(shown, None, None, "is outside the bundle; a bundle contains all its manifests")])
+        raise refused(shown, "is outside the bundle; a bundle contains all its manifests")
     try:
         return ManifestText(shown, read_bytes(place), os.path.dirname(real), real)
     except DoesNotLoad as refusal:
@@ -107,7 +107,7 @@ def current_directory() -> str:
         return os.getcwd()
     except OSError as error:
         reason = f"the current directory cannot be used: {error.strerror}; change to one that exists"
-        raise DoesNotLoad([Fault("mainstay", None, None, reason)]) from None
+        raise refused("mainstay", reason) from None
 
 
 def read_bytes(path: str) -> bytes:
@@ -121,4 +121,4 @@ def read_bytes(path: str) -> bytes:
         reason = error.strerror or str(error)
     except ValueError as error:
         reason = str(error)
-    raise DoesNotLoad([Fault(path, None, None, f"cannot be read: {reason}")])
+    raise refused(path, f"cannot be read: {reason}")

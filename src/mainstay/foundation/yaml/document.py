@@ -7,7 +7,7 @@ text again to find its position.
 
 from __future__ import annotations
 
-from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault
+from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault, refused
 from mainstay.foundation.yaml import blocks
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ def decode(content: bytes, file: str) -> str:
     """Decodes the bytes of a file; anything but UTF-8 is a fault."""
     if len(content) > LARGEST_DOCUMENT_BYTES:
         limit = LARGEST_DOCUMENT_BYTES // 1024 // 1024
-        raise DoesNotLoad([Fault(file, None, None, f"the file is larger than {limit} MB")])
+        raise refused(file, f"the file is larger than {limit} MB")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
