@@ -142,6 +142,32 @@ def test_a_failure_message_starts_with_a_short_stable_line(root: Path) -> None:
     assert first[-1] == "1 failed, 1 unmet of 2 resources"
 
 
+def test_a_failure_message_keeps_its_first_line_and_its_end(root: Path) -> None:
+    script = "sh -c 'for number in $(seq 1 30); do printf %0600d $number; echo; done; echo the cause; exit 3'"
+    manifest = f"""
+- exec:
+    - first: {{command: "{script}"}}
+    - second: {{command: "{script}"}}
+"""
+    message = job_documents.failure_message(apply_text(manifest, root).report, str(root.parent))
+    lines = message.split("\n")
+    assert lines[:2] == ["exec#first: exit code is 3, expected 0", "…"]
+    assert lines[-2:] == ["  | the cause", "2 failed, 0 unmet of 2 resources"]
+    assert len(message) <= job_documents.LONGEST_MESSAGE
+    # The first line is not repeated.
+    assert message.count("exec#first") == 1
+
+
+def test_a_report_keeps_the_end_of_output_and_the_beginning_of_diffs() -> None:
+    output, diff = "noise\n" * 9000 + "the cause", "+new\n" + "+more\n" * 9000
+    event = {"outcome": "failed", "output": output, "diff": diff, "errors": [output]}
+    kept = job_documents.report_document({"manifest": "", "events": [event], "outputs": None}, "/cache")["events"][0]
+    assert kept["output"].endswith("\nthe cause")
+    assert kept["errors"][0].endswith("\nthe cause")
+    assert kept["diff"].startswith("+new\n")
+    assert all(len(text) <= job_documents.LONGEST_DETAIL + 50 for text in (kept["output"], kept["diff"]))
+
+
 def test_a_failure_message_has_paths_inside_the_blueprint(root: Path) -> None:
     manifest = """
 - file:

@@ -58,6 +58,17 @@ def test_every_kind_requires_the_property_of_its_name() -> None:
         assert name in kind.properties, f"health_checks/{name}.py: properties must have {name!r}"
 
 
+def test_a_long_output_keeps_its_end(apply: Callable[..., Applied]) -> None:
+    script = "sh -c 'seq 1 500; echo ConnectionRefusedError; exit 2'"
+    done = apply(CHECKED.replace("CHECK", f'{{command: "{script}", name: answers}}'))
+    (error,) = done.errors
+    first, *_, last = error.split("\n")
+    assert (first, last) == ("health check answers is CRITICAL: …", "ConnectionRefusedError")
+    assert len(error) < 400
+    # The report has the whole output.
+    assert str(done.report.events[0].output).startswith("1\n2\n")
+
+
 @pytest.mark.usefixtures("path_kind")
 def test_a_new_file_is_a_new_kind(apply: Callable[..., Applied], root: Path) -> None:
     good = apply(CHECKED.replace("CHECK", "{path: ROOT}, {command: 'true'}, {path: ROOT/x, gone: true}"))

@@ -8,7 +8,7 @@ import math
 from mainstay.converge.manifest.scope import SecretMembers, holds_secret, taint
 from mainstay.converge.report import FAILED, UNMET, Event, Report
 from mainstay.converge.resources.file import PRESENT, FileState
-from mainstay.foundation.text import KeptSecret, Tainted, line_problem, shorten
+from mainstay.foundation.text import KeptSecret, Tainted, keep_end, keep_ends, line_problem, shorten
 from mainstay.foundation.vault import is_vault_reference
 from mainstay.foundation.yaml.scalars import leaves, with_leaves
 
@@ -194,7 +194,7 @@ def failure_message(report: Report, directory: str) -> str:
         short_reason(bad[0], directory) if bad else shorten(report.output_errors[0], LONGEST_FIRST_LINE)
     ]
     for event in bad:
-        lines += [f"{event.resource.id} {event.outcome}: {text}" for text in _reasons(event)]
+        lines += _reason_lines(event, directory, first_line=lines[0] if event is bad[0] else "")
         if event.outcome == FAILED and event.output:
             lines += [f"  | {line}" for line in event.output.rstrip("\n").split("\n")[-TAIL_LINES:]]
     lines += report.output_errors
@@ -203,13 +203,23 @@ def failure_message(report: Report, directory: str) -> str:
     return bounded_message(_relative_to(text, directory) for text in lines)
 
 
+def _reason_lines(event: Event, directory: str, *, first_line: str) -> list[str]:
+    """The reasons, without what the first line of the message says already."""
+    lines = [f"{event.resource.id} {event.outcome}: {text}" for text in _reasons(event)]
+    head, *rest = next(iter(_reasons(event)), "").split("\n")
+    if first_line == _relative_to(f"{event.resource.id}: {head}", directory):
+        lines[:1] = rest
+    return lines
+
+
 def _relative_to(text: str, directory: str) -> str:
     """Paths relative to the blueprint: the directory it is unpacked to differs from host to host."""
     return text.replace(f"{directory}/", "")
 
 
 def bounded_message(lines: Iterable[str]) -> str:
-    text: str = json_safe("\n".join(lines)[:LONGEST_MESSAGE])
+    """The first line and the last ones: programs match the first, and the last name the cause."""
+    text: str = json_safe(keep_ends("\n".join(lines), LONGEST_MESSAGE))
     return text
 
 
@@ -229,9 +239,7 @@ def _reasons(event: Event) -> list[str]:
 def fault_message(refusal: DoesNotLoad, directory: str) -> str:
     """The faults of a manifest, with its path inside the blueprint."""
     lines = [_relative_to(str(fault), directory) for fault in refusal.faults]
-    return "\n".join([f"the manifest does not load: {shorten(lines[0], LONGEST_FIRST_LINE)}", *lines])[
-        :LONGEST_MESSAGE
-    ]
+    return bounded_message([f"the manifest does not load: {shorten(lines[0], LONGEST_FIRST_LINE)}", *lines])
 
 
 def count_reached(report: Report) -> tuple[int, int]:
@@ -250,7 +258,7 @@ def mark_own_files(report: Report, written: WrittenFiles | None) -> dict[str, An
 
 def report_document(document: dict[str, Any], directory: str) -> dict[str, Any]:
     """The report as stored with the job: bounded, and with the path of the manifest inside the blueprint."""
-    events = [{name: _shortened(value) for name, value in event.items()} for event in document["events"]]
+    events = [{name: _shortened(name, value) for name, value in event.items()} for event in document["events"]]
     manifest = _relative_to(document["manifest"], directory)
     kept: dict[str, Any] = json_safe({**document, "manifest": manifest, "events": events})
     while len(json.dumps(kept)) > LARGEST_REPORT_BYTES and kept["events"]:
@@ -290,7 +298,12 @@ def _ownership(event: Event, written: WrittenFiles | None) -> dict[str, Any]:
     return {"own": not state.sensitive and written.holds(state.real_path, state.known_checksum())}
 
 
-def _shortened(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > LONGEST_DETAIL:
+def _shortened(name: str, value: Any) -> Any:
+    """Of a diff the beginning stays, of everything else, such as output, the end."""
+    if isinstance(value, list):
+        return [_shortened(name, each) for each in value]
+    if not isinstance(value, str) or len(value) <= LONGEST_DETAIL:
+        return value
+    if name in ("diff", "consumer_diff"):
         return f"{value[:LONGEST_DETAIL]}\n[… {len(value) - LONGEST_DETAIL} more characters]"
-    return value
+    return keep_end(value, LONGEST_DETAIL)

@@ -544,6 +544,7 @@ class Run:
         found = [check_health(check, self.host, self.stop, hide_output=hidden) for check in resource.health_checks]
         for problem in found:
             if problem is not None:
+                event.output = problem.output or event.output
                 event.fail(str(problem), problem.kind)
 
     # ---- after the last resource ----

@@ -50,6 +50,28 @@ def shorten(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def keep_end(text: str, limit: int) -> str:
+    """The last lines of a text, where a failure names its cause. A line that is too long loses its beginning."""
+    if isinstance(text, Tainted):
+        return REDACTED
+    if len(text) <= limit:
+        return text
+    end = text[len(text) - limit + 2 :]
+    lines = end.partition("\n")[2]
+    return f"…\n{lines}" if len(lines) > limit // 2 else f"…{end}"
+
+
+def keep_ends(text: str, limit: int) -> str:
+    """The first line of a text and its last lines."""
+    if isinstance(text, Tainted):
+        return REDACTED
+    if len(text) <= limit:
+        return text
+    first, _, rest = text.partition("\n")
+    first = shorten(first, limit // 2)
+    return f"{first}\n{keep_end(rest, limit - len(first) - 1)}" if rest else first
+
+
 def without_removed_lines(diff: str) -> str:
     """Replaces the removed lines of a unified diff, and leaves out how many lines the old file has."""
     shown: list[str] = []

@@ -42,6 +42,15 @@ def pending(scenario: Scenario, query: str = "") -> list[Any]:
     return found
 
 
+def test_a_failure_is_stored_whatever_its_length(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type())
+    scenario.fail(service, "exec#make: exit code 2\n" + "noise \0\n" * 60_000 + "the cause")
+    message = scenario.admin.get(f"/jobs/{scenario.jobs(service)[0]['id']}")["errorMessage"]
+    assert message.startswith("exec#make: exit code 2\n…\n")
+    assert message.endswith("noise \N{REPLACEMENT CHARACTER}\nthe cause")
+    assert len(message) <= 100_000
+
+
 def test_an_old_agent_claims_without_a_body_and_completes_with_nulls(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE), {"a": 1})
     scenario.agent.put("/agents/me/status", {"status": "Connected"})

@@ -201,9 +201,32 @@ def test_a_job_shows_its_report_and_its_error(server: Server, scenario: Scenario
     assert text.index("exec# make") < text.index("/srv/db/settings.conf")
     # Of commands, a consumer sees the exit code and the first line of the failure.
     seen = text_of(browser_of(server, scenario.consumer).get(f"/jobs/{job['id']}").text)
-    assert "exec#make: exit code 1" in seen
+    assert "exec# make exit code 1" in seen
+    assert seen.count("exit code 1") == 1
     assert "host output" not in seen
     assert "cluster output" not in seen
+
+
+def test_a_failure_is_shown_once_with_its_end_and_a_link_to_the_whole(
+    server: Server, scenario: Scenario, service: Any
+) -> None:
+    output = "begin\n" + "noise\n" * 2000 + "the cause"
+    event = {"type": "exec", "name": "make", "outcome": "failed", "errors": ["exit code is 2"], "output": output}
+    error = "exec#make: exit code is 2\n  | the cause\n1 failed, 0 unmet of 1 resources"
+    scenario.do(service, "stop")
+    job = scenario.next_job(service)
+    report = {"events": [event], "summary": {"failed": 1, "total": 1}}
+    scenario.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": error, "report": report}, expect=204)
+    page = signed_in(server.url, str(scenario.provider.token)).get(f"/jobs/{job['id']}").text
+    assert page.count("the cause") == page.count("exit code is 2") == 1
+    assert "begin" not in text_of(page)
+    assert f'href="/jobs/{job["id"]}/output"' in page
+    whole = signed_in(server.url, str(scenario.provider.token)).get(f"/jobs/{job['id']}/output").text
+    assert "begin\nnoise" in whole
+    # A customer sees no output of commands.
+    assert (
+        "the cause" not in signed_in(server.url, str(scenario.consumer.token)).get(f"/jobs/{job['id']}/output").text
+    )
 
 
 def test_the_page_of_a_service_shows_the_report_of_its_last_job(

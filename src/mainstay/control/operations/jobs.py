@@ -29,7 +29,7 @@ from mainstay.control.domain.service_types import ServiceTypeDefinition
 from mainstay.control.domain.values import Properties
 from mainstay.control.operations import moves, orphans
 from mainstay.control.operations.machinery import job_chains, pool_allocation, secret_sealing
-from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, ShortText, Text
+from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, ShortText, failure_to_store
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_unusable
 from mainstay.control.operations.machinery.consumer_view import consumer_report, initiator_words, sees_host
 from mainstay.control.operations.machinery.job_chains import NextJob, ServiceUpdate
@@ -90,7 +90,8 @@ class Completion(AgentProtocolBody, frozen=True, kw_only=True):
 
 
 class FailureReport(AgentProtocolBody, frozen=True, kw_only=True):
-    error_message: Text = ""
+    # Shortened, never refused.
+    error_message: str = ""
     report: object = None
     lease_token: LeaseToken | None = None
 
@@ -426,7 +427,8 @@ async def _end_job(
 async def fail(work: UnitOfWork, job: JobRow, wanted: FailureReport) -> None:
     held = await _lock_job(work, job.id, job.service_id)
     outcome = secret_sealing.digest_of(work, "fail", wanted.error_message)
-    decision = decide.on_failure(held.facts, _hash_of(wanted.lease_token), outcome, wanted.error_message)
+    message = failure_to_store(wanted.error_message)
+    decision = decide.on_failure(held.facts, _hash_of(wanted.lease_token), outcome, message)
     if isinstance(decision, EndJob):
         await _end_unsuccessfully(work, held, decision, outcome=outcome, report=wanted.report)
 

@@ -14,7 +14,7 @@ from mainstay.control.domain.orphans import OrphanReason
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.properties.traversal import secrets_in
 from mainstay.control.operations.machinery import job_chains, pool_allocation, secret_sealing
-from mainstay.control.operations.machinery.bodies import Body, Text
+from mainstay.control.operations.machinery.bodies import Body, failure_to_store
 from mainstay.control.operations.machinery.refusals import NotFound
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import AgentNamed, Named, ServiceView, show_services
@@ -35,7 +35,8 @@ class CleanUpConfirmation(Body, frozen=True, kw_only=True):
 
 
 class CleanUpFailure(Body, frozen=True, kw_only=True):
-    error_message: Text
+    # Shortened, never refused.
+    error_message: str
     report: object = None
 
 
@@ -163,7 +164,7 @@ async def fail(work: UnitOfWork, orphan: OrphanRow, wanted: CleanUpFailure) -> N
     if found is None:
         raise NotFound("orphan", orphan.id)
     _, before = found
-    failed = decide.on_failed_clean_up(before.attempts, wanted.error_message)
+    failed = decide.on_failed_clean_up(before.attempts, failure_to_store(wanted.error_message))
     after = msgspec.structs.replace(
         before, attempts=failed.attempts, last_error=failed.last_error, updated_at=work.now
     )

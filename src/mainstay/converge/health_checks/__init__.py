@@ -9,7 +9,7 @@ from mainstay.converge.failures import CommandFailed, Failure, StopFlag
 from mainstay.converge.host.clock import sleep
 from mainstay.converge.host.host import Host
 from mainstay.foundation.module_names import module_names, registered
-from mainstay.foundation.text import REDACTED, shorten
+from mainstay.foundation.text import REDACTED, keep_end
 
 LONGEST_SHOWN_OUTPUT = 300
 
@@ -40,5 +40,7 @@ def _try_once(check: HealthCheck, host: Host, *, hide_output: bool) -> Failure |
         return error.__class__(f"health check {check.name} is UNKNOWN: {error}")
     if status == "OK":
         return None
-    shown = REDACTED if hide_output else shorten(output.strip(), LONGEST_SHOWN_OUTPUT)
-    return CommandFailed(f"health check {check.name} is {status}" + (f": {shown}" if shown else ""))
+    whole = REDACTED if hide_output else output.strip()
+    shown = keep_end(whole, LONGEST_SHOWN_OUTPUT)
+    message = f"health check {check.name} is {status}" + (f": {shown}" if shown else "")
+    return CommandFailed(message, output=None if shown == whole else whole)

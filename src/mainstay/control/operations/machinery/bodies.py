@@ -16,6 +16,7 @@ from mainstay.control.domain.values import equal
 from mainstay.control.operations.machinery.refusals import InvalidProperties
 from mainstay.control.store.engine.declared_structs import declared_struct
 from mainstay.control.store.engine.records import wire_names
+from mainstay.foundation.text import keep_ends
 
 S = TypeVar("S", bound=msgspec.Struct)
 B = TypeVar("B", bound="Body")
@@ -29,6 +30,7 @@ ShortText = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=NO
 # May be empty.
 Line = Annotated[str, msgspec.Meta(max_length=255, pattern=NO_ZERO)]
 Text = Annotated[str, msgspec.Meta(max_length=100_000, pattern=NO_ZERO)]
+LONGEST_FAILURE = 100_000
 UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 # The lengths of ids and digests are given as well: `$` also matches before a line feed at the end.
 Id = Annotated[str, msgspec.Meta(max_length=36, pattern=UUID)]
@@ -46,6 +48,11 @@ PATTERN_FAULTS = {
     WORD: "must consist of letters, digits and underscores",
     HEX_DIGEST: "must be 64 hexadecimal digits in lower case",
 }
+
+
+def failure_to_store(message: str) -> str:
+    """What an agent says about a failure. It is never refused: the agent would not know what to do with the result."""
+    return keep_ends(message.replace("\0", "\N{REPLACEMENT CHARACTER}"), LONGEST_FAILURE)
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -15,7 +15,8 @@ from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebP
 from mainstay.control.web.views.diffs import DiffBudget
 from mainstay.control.web.views.jobs import shown_job
 from mainstay.control.web.views.property_rows import MAX_ROWS, property_rows
-from mainstay.control.web.views.reports import count_words, cut, read_report
+from mainstay.control.web.views.reports import count_words, read_report, repeats_report, whole_output
+from mainstay.foundation.text import keep_ends
 
 MAX_ERROR = 20_000
 
@@ -34,6 +35,7 @@ async def _read(work: UnitOfWork, row: JobRow) -> dict[str, Any]:
     report = await jobs.find_report(work, row)
     shown = None if report is None else read_report(report, DiffBudget())
     caller = work.required_caller
+    message = view.error_message or ""
     return {
         "job": shown_job(view, contexts.get(row.id), view.service.agent.status, work.now),
         "view": view,
@@ -41,12 +43,22 @@ async def _read(work: UnitOfWork, row: JobRow) -> dict[str, Any]:
         "steps": sorted(await JOBS.all_by(work.tx, "run_id", row.run_id), key=lambda job: job.step),
         "report": shown,
         "counts": "" if shown is None else count_words(shown.counts),
-        "error": cut(view.error_message or "", MAX_ERROR),
+        # The report shows the same, with more.
+        "error": "" if report is not None and repeats_report(message, report) else keep_ends(message, MAX_ERROR),
+        "has_failed": bool(message),
         "params": None if view.params is None else property_rows(view.params),
         "max_rows": MAX_ROWS,
         "may_cancel": not caller.read_only and relation_of(caller, "job", "cancel").holds(caller, view),
         "max_attempts": await _max_attempts(work, view),
     }
+
+
+async def _show_output(call: PageCall) -> PageAnswer:
+    async with call.reading() as work:
+        row = await work.find(JOBS, call.path["id"])
+        (view,) = await show_jobs(work, [row])
+        report = await jobs.find_report(work, row)
+    return PageAnswer("job_output.html", {"view": view, "output": whole_output(view.error_message or "", report)})
 
 
 async def _max_attempts(work: UnitOfWork, view: JobView) -> int | None:
@@ -71,5 +83,6 @@ async def _cancel(call: PageCall) -> PageAnswer:
 
 PAGES = (
     WebPage(method="GET", path="/jobs/{id}", act=_show, access=("job", "read")),
+    WebPage(method="GET", path="/jobs/{id}/output", act=_show_output, access=("job", "read")),
     WebPage(method="POST", path="/jobs/{id}/cancel", act=_cancel, access=("job", "cancel")),
 )

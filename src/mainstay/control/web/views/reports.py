@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from mainstay.control.operations.machinery.consumer_view import OUTPUT_MARK
 from mainstay.control.web.views.diffs import DiffBudget, ShownDiff, read_diff
 from mainstay.control.web.views.formatting import plural
+from mainstay.foundation.text import keep_end, keep_ends
 
 # The most interesting outcome first.
 OUTCOMES = ("failed", "unmet", "changed", "refreshed", "skipped", "stable")
@@ -77,6 +79,26 @@ def read_report(report: object, budget: DiffBudget) -> ShownReport:
     )
 
 
+def repeats_report(message: str, report: object) -> bool:
+    """Whether the report has all that a message says: the resource of its first line, and every line of output."""
+    first, *rest = message.split("\n")
+    known = whole_output("", report)
+    output = [line.removeprefix(OUTPUT_MARK) for line in rest if line.startswith(OUTPUT_MARK)]
+    name, _, error = first.partition(": ")
+    return bool(name) and f"{name}\n{error}" in known and all(line in known for line in output)
+
+
+def whole_output(message: str, report: object) -> str:
+    """All that the agent sent about a failure: the message, then the errors and the output of each failed resource."""
+    events = report.get("events") if isinstance(report, Mapping) else None
+    parts = [message]
+    for event in events if isinstance(events, list) else ():
+        if isinstance(event, Mapping) and event.get("outcome") == "failed":
+            texts = [*_strings(event.get("errors")), event.get("output")]
+            parts.append("\n".join([_identity(event), *(each for each in texts if isinstance(each, str))]))
+    return "\n\n".join(part for part in parts if part)
+
+
 def summary_counts(summary: object) -> dict[str, int]:
     """The numbers of a report's summary that are not zero."""
     if not isinstance(summary, Mapping):
@@ -128,9 +150,9 @@ def _resource(event: Mapping[str, object], budget: DiffBudget) -> ShownResource:
         name=_text(event.get("name")),
         outcome=_text(event.get("outcome")) or "unknown",
         message=_text(event.get("noop_message") if event.get("noop") is True else event.get("reason")),
-        errors=_texts(event.get("errors")),
+        errors=tuple(keep_ends(each, MAX_TEXT) for each in _strings(event.get("errors"))),
         warnings=_texts(event.get("warnings")),
-        output=_text(event.get("output")),
+        output=keep_end(output, MAX_TEXT) if isinstance(output := event.get("output"), str) else "",
         diff=read_diff(diff, budget) if isinstance(diff, str) and diff else None,
         seconds=_seconds(event.get("duration_seconds")),
         within=_within(event),
@@ -153,9 +175,13 @@ def _seconds(value: object) -> float | None:
 
 
 def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_text(each) for each in _strings(value))
+
+
+def _strings(value: object) -> list[str]:
     if not isinstance(value, Sequence) or isinstance(value, str):
-        return ()
-    return tuple(_text(each) for each in value[:MAX_MESSAGES])
+        return []
+    return [each if isinstance(each, str) else "" for each in value[:MAX_MESSAGES]]
 
 
 def _text(value: object) -> str:
