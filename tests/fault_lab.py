@@ -21,6 +21,9 @@ ATTEMPT = "{{ lookup('job.attempt') }}"
 ROOT = "{{ lookup('service.root') }}"
 # The shortest possible lease: tests that wait for its end take long enough.
 SHORT_LEASE = ("--lease", "10s")
+# The process of the agent, in a script of a job: the job runs in a process that a child of the agent has forked.
+PARENT = "$(cut -d ' ' -f 4 /proc/{}/stat)"
+AGENT_PID = PARENT.format(PARENT.format("$PPID"))
 NO_DRIFT = ("--drift-interval", "0s")
 
 
@@ -32,6 +35,16 @@ def file(path: str, content: str, mode: str = "0600", **more: Any) -> dict[str, 
 def run_script(name: str, script: str, **more: Any) -> dict[str, Any]:
     quoted = script.replace("\\", "\\\\").replace('"', '\\"')
     return {"exec": [{name: {"command": f'sh -c "{quoted}"', **more}}]}
+
+
+def processes_of(pid: int) -> list[int]:
+    """A process and all its descendants in the same process group: an agent, and the processes of its jobs."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    group = os.getpgid(pid)
+    return [
+        pid,
+        *(each for child in children if os.getpgid(int(child)) == group for each in processes_of(int(child))),
+    ]
 
 
 class FaultLab:

@@ -18,6 +18,7 @@ import pytest
 from bridge import LIFECYCLE, AgentProcess, Bridge, bridge_on, wait_until
 from control_plane import running, start
 from fault_lab import (
+    AGENT_PID,
     ATTEMPT,
     NAME,
     ROOT,
@@ -27,6 +28,7 @@ from fault_lab import (
     file,
     is_running,
     link_to,
+    processes_of,
     run_script,
     wait_until_gone,
 )
@@ -54,7 +56,7 @@ def test_killed_at_every_resource_the_agent_resumes_the_job(lab: FaultLab) -> No
         resources.append(file(config, "port={{ lookup('properties.size') }}\n"))
         resources.append(
             run_script(
-                f"kill {step}", f"[ -e {mark} ] && exit; touch {mark}; kill -9 $PPID; {sleep}; touch {mark}-too"
+                f"kill {step}", f"[ -e {mark} ] && exit; touch {mark}; kill -9 {AGENT_PID}; {sleep}; touch {mark}-too"
             )
         )
         resources.append(
@@ -108,6 +110,48 @@ def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(lab: Fau
     assert sum(restarts.values()) <= 4 * 8 + kills * 4
     assert agent.stop() == 0
     lab.check_nothing_is_left()
+
+
+# ---- the process of a job ----
+def test_a_job_whose_process_crashes_fails_and_the_agent_goes_on(lab: FaultLab) -> None:
+    crash = f"[ -e {lab.root}/crashed ] && exit; touch {lab.root}/crashed; kill -SEGV $PPID; sleep 1"
+    lab.make({"create": [run_script("crash", crash)]})
+    agent = lab.start()
+    service = lab.order()
+    lab.wait_for_job(service, status="Failed")
+    assert lab.job(service)["errorMessage"].startswith("the process of the job ended without a result")
+    lab.bridge.wait_for(lab.order(groupId=lab.new_group()), "Stopped")
+    assert agent.stop() == 0
+
+
+def test_a_job_that_hangs_delays_neither_leases_nor_other_jobs(lab: FaultLab) -> None:
+    """Its process is stopped, as if it never gave up the interpreter: that was the end of every job and lease."""
+    hang = f"[ {NAME} = quick ] && exit; {lab.echo('$PPID')}; kill -STOP $PPID; sleep 0.1"
+    lab.make({"create": [run_script("hang", hang)]})
+    agent = lab.start(*SHORT_LEASE)
+    service = lab.order()
+    wait_until(lambda: bool(lab.lines()), "the job hangs", agent.text)
+    quick = lab.order(name="quick", groupId=lab.new_group())
+    lab.bridge.wait_for(quick, "Stopped")
+    expires = lab.job(service)["leaseExpiresAt"]
+    wait_until(lambda: lab.job(service)["leaseExpiresAt"] > expires, "its lease is renewed", agent.text)
+    assert lab.job(service)["status"] == "Processing"
+    os.kill(int(lab.lines()[0]), signal.SIGCONT)
+    lab.bridge.wait_for(service, "Stopped")
+    assert lab.job(service)["attempt"] == 1
+    assert agent.stop() == 0
+
+
+def test_without_the_process_that_starts_jobs_the_agent_fails_and_its_jobs_wait(lab: FaultLab) -> None:
+    lab.make({"create": [run_script("step", lab.echo("ran"))]})
+    agent = lab.start()
+    os.kill(processes_of(agent.process.pid)[1], signal.SIGKILL)
+    service = lab.order()
+    assert agent.process.wait(timeout=20) == 1
+    assert lab.job(service)["status"] == "Pending"
+    lab.start()
+    lab.bridge.wait_for(service, "Stopped")
+    assert lab.lines() == ["ran"]
 
 
 # ---- the server ----
@@ -318,15 +362,34 @@ def test_a_second_signal_also_ends_the_running_command(lab: FaultLab) -> None:
 
 
 @pytest.mark.test_all
+def test_a_signal_ends_the_agent_within_30_seconds(lab: FaultLab) -> None:
+    """The command ignores SIGTERM: that is the slowest way to end."""
+    sleep = unique_sleep()
+    lab.make({"create": [run_script("long", f"trap '' TERM; {lab.echo('started')}; {sleep}; {sleep}; {sleep}")]})
+    agent = lab.start()
+    service = lab.order()
+    lab.wait_for_line("started")
+    agent.process.send_signal(signal.SIGTERM)
+    assert agent.process.wait(timeout=30) == 0
+    wait_until_gone(sleep)
+    job = lab.job(service)
+    assert (job["status"], job["attempt"]) == ("Pending", 1)
+    lab.check_nothing_is_left()
+
+
+@pytest.mark.test_all
 def test_suspended_for_longer_than_its_lease_the_agent_drops_the_job(lab: FaultLab) -> None:
     steps = [run_script(f"step {step}", f"{lab.echo(ATTEMPT, str(step))}; sleep 0.3") for step in range(4)]
     lab.make({"create": steps})
     agent = lab.start(*SHORT_LEASE)
     service = lab.order()
     lab.wait_for_line("1 1")
-    agent.process.send_signal(signal.SIGSTOP)
+    suspended = processes_of(agent.process.pid)
+    for pid in suspended:
+        os.kill(pid, signal.SIGSTOP)
     lab.wait_for_job(service, 40, status="Pending", attempt=2)
-    agent.process.send_signal(signal.SIGCONT)
+    for pid in suspended:
+        os.kill(pid, signal.SIGCONT)
     lab.bridge.wait_for(service, "Stopped")
     assert [line for line in lab.lines() if line.startswith("1")] == ["1 0", "1 1"]
     assert [line for line in lab.lines() if line.startswith("2")] == [f"2 {step}" for step in range(4)]

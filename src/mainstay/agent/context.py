@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from mainstay.agent.blueprint_cache import BlueprintCache
 from mainstay.agent.client import Client
+from mainstay.agent.job_processes import JobProcesses
 from mainstay.agent.log import Log
 from mainstay.agent.metrics import AgentMetrics
 from mainstay.agent.services_in_use import ServicesInUse
@@ -51,6 +52,8 @@ class AgentContext:
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
     stopping: threading.Event = field(default_factory=threading.Event)
     services: ServicesInUse = field(init=False)
+    # Set before the agent has threads.
+    processes: JobProcesses = field(init=False)
     # Set when the agent has the lock of its state directory.
     blueprint_cache: BlueprintCache = field(init=False)
 

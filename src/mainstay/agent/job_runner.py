@@ -1,19 +1,21 @@
-"""Runs one job on this host: fetches blueprint and secrets, applies one manifest, and returns what to report. Claiming
-and delivering are in loop.py."""
+"""Runs one job on this host: fetches blueprint and secrets, applies one manifest in a process of its own, and returns what
+to report. Claiming and delivering are in loop.py."""
 
 from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from mainstay.agent import job_documents
 from mainstay.agent.blueprint_cache import NoBlueprint
 from mainstay.agent.client import ServerRefusal
 from mainstay.agent.forecast_digest import forecast_digest
+from mainstay.agent.job_processes import ProcessEnded
+from mainstay.agent.log import origin_of
 from mainstay.agent.responses import SECRET, require_shape
-from mainstay.agent.stop_flag import CANCELLED, LOST, TIMED_OUT
+from mainstay.agent.stop_flag import CANCELLED, LOST, TIMED_OUT, LeaseStopFlag
 from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.apply import Options
 from mainstay.converge.failures import Stopped
@@ -25,7 +27,7 @@ from mainstay.foundation.vault import VAULT_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
     from mainstay.agent.blueprint import ActionEntry, Blueprint
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from mainstay.converge.run import Session
 
 LOCK_WAIT_SECONDS = 30.0
+CRASHED = "the process of the job ended without a result; it may have been killed, or the host is out of memory"
 HOST_CHANGED = "the host has changed since the plan"
 # Modules that the engine imports only on demand.
 PRELOADED = (
@@ -62,10 +65,10 @@ class Outcome:
 
 
 class ProgressObserver(Observer):
-    """Passes the progress of a run to the lease, and marks a planned job when its run starts."""
+    """Sends the progress of a run to the agent, and marks a planned job when its run starts."""
 
-    def __init__(self, lease: Lease | None, marker: PlannedJobMarker, stop: StopFlag) -> None:
-        self._lease = lease
+    def __init__(self, send: Callable[[Any], None], marker: PlannedJobMarker, stop: StopFlag) -> None:
+        self._send = send
         self._marker = marker
         self._stop = stop
         self._total = 0
@@ -76,15 +79,13 @@ class ProgressObserver(Observer):
     def resource_started(self, index: int, resource: Resource) -> None:
         if index == 0 and self._stop.reason is None:
             self._marker.write()
-        if self._lease is None:
-            return
         percent = 100 * index / max(self._total, 1)
         # No name contains a secret: the loader refuses it.
-        self._lease.report_progress(percent, f"resource {index + 1} of {self._total}: {resource.id}")
+        self._send((percent, f"resource {index + 1} of {self._total}: {resource.id}"))
 
     def event(self, index: int, event: Event) -> None:
-        if self._lease is not None and index + 1 == self._total:
-            self._lease.report_progress(100, f"{self._total} of {self._total} resources done")
+        if index + 1 == self._total:
+            self._send((100, f"{self._total} of {self._total} resources done"))
 
 
 def preload_engine() -> None:
@@ -101,7 +102,7 @@ def preload_engine() -> None:
 def run_job(
     agent: AgentContext,
     job: Mapping[str, Any],
-    stop: StopFlag,
+    stop: LeaseStopFlag,
     lease: Lease | None,
     default_timeout_seconds: float | None = None,
 ) -> Outcome:
@@ -120,28 +121,71 @@ def run_job(
     except ServerRefusal as refusal:
         return failed(f"a secret cannot be opened: {refusal}")
     timeout_seconds = entry.timeout_seconds or default_timeout_seconds
-    marker = PlannedJobMarker(work_area, job)
-    observer = ProgressObserver(lease, marker, stop)
-    host_run = HostRun(blueprint, service["id"], work_area, stop, observer, timeout_seconds)
+    key = client.key_for("plans")
+    work = JobRun(job, blueprint, entry.manifest, roots, work_area, timeout_seconds, key, frozenset(new_secrets))
     try:
         with time_limit(timeout_seconds, stop):
-            if marker.must_check_plan():
-                *_, digest = host_run.plan(entry.manifest, roots, client, new_secrets)
-                # A dry run that was stopped has an incomplete digest.
-                if stop.reason is None and digest != job["planDigest"]:
-                    return failed(HOST_CHANGED)
-            outcome = host_run.apply(entry.manifest, roots)
+            outcome = _run_in_process(agent, work, stop, lease)
             if outcome.verb == "complete" and job.get("isMove"):
-                return _apply_present_state(job, client, host_run, outcome)
+                return _apply_present_state(agent, work, outcome, stop, lease)
             return outcome
-    except DoesNotLoad as refusal:
-        return failed(job_documents.fault_message(refusal, blueprint.directory))
     except ServerRefusal as refusal:
         return failed(f"a secret cannot be opened: {refusal}")
-    except (Locked, Stopped):
-        return Outcome(None if stop.reason == LOST else "release")
-    except Unusable as problem:
-        return failed(str(problem))
+
+
+def _run_in_process(agent: AgentContext, work: JobRun, stop: LeaseStopFlag, lease: Lease | None) -> Outcome:
+    def report_progress(progress: tuple[float, str]) -> None:
+        if lease is not None:
+            lease.report_progress(*progress)
+
+    try:
+        outcome: Outcome = agent.processes.run(work, stop, report_progress)
+    except ProcessEnded:
+        if stop.reason == TIMED_OUT:
+            return failed(f"timed out after {work.timeout_seconds:g}s")
+        if stop.reason is not None or agent.processes.has_ended:
+            return Outcome(None if stop.is_lost() else "release")
+        return failed(CRASHED)
+    # The lease may have been lost since the process checked it.
+    return Outcome(None) if stop.is_lost() else outcome
+
+
+# No repr: the roots contain secrets.
+@dataclass(repr=False)
+class JobRun:
+    """One run of a manifest for a job: what its process gets."""
+
+    job: Mapping[str, Any]
+    blueprint: Blueprint
+    manifest: str
+    roots: Mapping[str, Any]
+    work_area: WorkArea
+    timeout_seconds: float | None
+    plan_key: bytes
+    new_secrets: Collection[Place]
+
+    def execute(self, stop: LeaseStopFlag, send: Callable[[Any], None]) -> Outcome:
+        marker = PlannedJobMarker(self.work_area, self.job)
+        observer = ProgressObserver(send, marker, stop)
+        service_id = self.job["serviceId"]
+        host_run = HostRun(self.blueprint, service_id, self.work_area, stop, observer, self.timeout_seconds)
+        try:
+            if marker.must_check_plan():
+                *_, digest = host_run.plan(self.manifest, self.roots, self.plan_key, self.new_secrets)
+                # A dry run that was stopped has an incomplete digest.
+                if stop.reason is None and digest != self.job["planDigest"]:
+                    return failed(HOST_CHANGED)
+            return host_run.apply(self.manifest, self.roots)
+        except DoesNotLoad as refusal:
+            return failed(job_documents.fault_message(refusal, self.blueprint.directory))
+        except (Locked, Stopped):
+            return Outcome(None if stop.reason == LOST else "release")
+        except Unusable as problem:
+            return failed(str(problem))
+        except OSError as error:
+            return failed(f"the agent cannot run the job: {error.strerror}")
+        except Exception as error:  # noqa: BLE001  # the agent would take it for a crash
+            return failed(f"bug in the agent: {origin_of(error)}")
 
 
 @dataclass
@@ -160,12 +204,12 @@ class HostRun:
         return _outcome_of(session, report, self.blueprint, self.stop, self.timeout_seconds)
 
     def plan(
-        self, manifest: str, roots: Mapping[str, Any], client: Client, new_secrets: Collection[Place]
+        self, manifest: str, roots: Mapping[str, Any], key: bytes, new_secrets: Collection[Place]
     ) -> tuple[Session, Report, str]:
         """Makes the dry run of a plan and returns it with its digest. It does not confirm guesses of secrets."""
         options = Options(noop=True, differences=True, is_plan=True, with_new_secrets=bool(new_secrets))
         session, report = self.run(manifest, roots, options)
-        return session, report, forecast_digest(report, session.host.files, client.key_for("plans"), new_secrets)
+        return session, report, forecast_digest(report, session.host.files, key, new_secrets)
 
     def run(
         self, manifest: str, roots: Mapping[str, Any], options: Options, observer: Observer | None = None
@@ -189,20 +233,24 @@ class HostRun:
         return run(request)
 
 
-def _apply_present_state(job: Mapping[str, Any], client: Client, host_run: HostRun, created: Outcome) -> Outcome:
+def _apply_present_state(
+    agent: AgentContext, first: JobRun, created: Outcome, stop: LeaseStopFlag, lease: Lease | None
+) -> Outcome:
     """The second half of a move: the manifest that describes the host in the state of the service.
 
     It sees what the first half reported, as it would see it in a later job."""
-    service, blueprint = job["service"], host_run.blueprint
+    job, blueprint = first.job, first.blueprint
+    service = job["service"]
     manifest = blueprint.keeps.get(service["status"])
     if manifest is None:
         return created
     reported = created.body
     wanted = job_documents.with_outputs(job_documents.desired_properties(job), reported["properties"])
-    properties = open_secrets(client, wanted, blueprint, job_documents.new_secrets(job, blueprint.secret_paths))
+    properties = open_secrets(agent.client, wanted, blueprint, first.new_secrets)
     placed = {**service, "agentInstanceData": reported["agentInstanceData"]}
-    roots = job_documents.lookup_roots(placed, properties, job, host_run.work_area.root)
-    outcome = host_run.apply(manifest, roots)
+    roots = job_documents.lookup_roots(placed, properties, job, agent.work_area.root)
+    second = replace(first, manifest=manifest, roots=roots)
+    outcome = _run_in_process(agent, second, stop, lease)
     if outcome.verb != "complete":
         return outcome
     return Outcome("complete", job_documents.join_completions(reported, outcome.body))

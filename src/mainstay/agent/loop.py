@@ -17,6 +17,7 @@ from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.context import AgentContext, Backoff
 from mainstay.agent.drift import DriftWatch
 from mainstay.agent.job_documents import bounded_message
+from mainstay.agent.job_processes import JobProcesses
 from mainstay.agent.job_runner import Outcome, failed, preload_engine, run_job
 from mainstay.agent.journal import JobJournal, JobJournalEntry
 from mainstay.agent.lease import Lease
@@ -32,7 +33,8 @@ from mainstay.foundation import Any
 POLL_SECONDS = 30
 POLL_GRACE_SECONDS = 15
 STOP_POLL_SECONDS = 0.05
-REPORT_STOP_SECONDS = 5.0
+# When a stopping agent interrupts its runs, and when it no longer waits for them: with the report at most 30 seconds.
+FINISH_SECONDS, STOP_SECONDS, REPORT_STOP_SECONDS = 15.0, 24.0, 5.0
 # Pause between polls while every pending job waits for a clean-up: the server returns those jobs at once.
 BLOCKED_POLL_SECONDS = 1.0
 LARGEST_POLL = 100
@@ -46,6 +48,9 @@ class AlreadyRunning(Exception):
 
 class AgentLoop:
     def __init__(self, agent: AgentContext) -> None:
+        """Call it before any thread is started: the processes of jobs are forked from this one as it is now."""
+        preload_engine()
+        agent.processes = JobProcesses()
         self._agent = agent
         self._log = agent.log
         # Pending jobs at the last poll that wait for a clean-up.
@@ -69,7 +74,6 @@ class AgentLoop:
             )
             self._journal = JobJournal(self._agent.state)
             self._cleaner = OrphanCleaner(self._agent)
-            preload_engine()
             signals = Signals()
             self._log.info("agent started", server=self._agent.client.url, pid=os.getpid())
             for entry in self._journal.entries():
@@ -83,6 +87,9 @@ class AgentLoop:
             self._log.info("agent stopped")
         finally:
             lock.release()
+        if self._agent.processes.has_ended:
+            # The service manager restarts an agent that fails.
+            raise SystemExit(1)
 
     def _tasks(self) -> Iterator[Callable[[], None]]:
         yield self._cleaner.run
@@ -92,11 +99,16 @@ class AgentLoop:
             yield DriftWatch(self._agent).run
 
     def _stop(self, signals: Signals) -> None:
-        """Waits until each run has finished its current resource; a second signal also ends the running commands."""
+        """Waits until each run has finished its current resource. After a while, or a second signal, the resource is
+        interrupted. What is left then, such as a package manager, ends without the agent."""
         self._agent.stopping.set()
         at_once = False
+        started = now()
         while self._agent.services.request_stop(at_once=at_once):
-            at_once = signals.wait(STOP_POLL_SECONDS) or at_once
+            at_once = signals.wait(STOP_POLL_SECONDS) or at_once or now() - started > FINISH_SECONDS
+            if now() - started > STOP_SECONDS:
+                self._log.warning("agent stops without waiting for its jobs")
+                return
 
     def _report_stop(self) -> None:
         """Sets the status, so that the server need not wait for the silence. Every other request would undo it: a thread

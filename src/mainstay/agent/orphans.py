@@ -15,8 +15,7 @@ from mainstay.agent.job_runner import Outcome, failed, run_job
 from mainstay.agent.journal import JobJournal, JobJournalEntry
 from mainstay.agent.log import origin_of
 from mainstay.agent.responses import ORPHAN, require_shape
-from mainstay.agent.stop_flag import now
-from mainstay.converge.failures import StopFlag
+from mainstay.agent.stop_flag import LeaseStopFlag, now
 
 LONGEST_BACKOFF_SECONDS = 3600.0
 # Pause before what could not be done now: the server is away, or a job still uses the service.
@@ -153,7 +152,7 @@ class OrphanCleaner:
             # Stopped, locked by another run, or the server is away.
             self._postponed = True
 
-    def _run(self, orphan: Mapping[str, Any], stop: StopFlag) -> Outcome:
+    def _run(self, orphan: Mapping[str, Any], stop: LeaseStopFlag) -> Outcome:
         agent, service = self._agent, orphan["service"]
         job = {
             "id": orphan["id"],

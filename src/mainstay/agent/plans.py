@@ -113,7 +113,7 @@ def _dry_run_answer(plan: Mapping[str, Any], agent: AgentContext, stop: StopFlag
         return {"error": str(problem)}
     try:
         host_run = HostRun(blueprint, job["serviceId"], agent.work_area, stop)
-        session, report, digest = host_run.plan(entry.manifest, roots, agent.client, new_secrets)
+        session, report, digest = host_run.plan(entry.manifest, roots, agent.client.key_for("plans"), new_secrets)
     except DoesNotLoad as refusal:
         return {"error": job_documents.fault_message(refusal, blueprint.directory)}
     except (Locked, Stopped):

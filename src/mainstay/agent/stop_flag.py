@@ -6,6 +6,10 @@ import time
 
 from mainstay.converge.failures import StopFlag
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # Reasons.
 LOST, CANCELLED, TIMED_OUT, STOPPING = "lease lost", "cancelled", "timed out", "stopping"
 
@@ -49,3 +53,11 @@ class LeaseStopFlag(StopFlag):
 
     def mark_lost(self) -> None:
         self._lost = True
+
+    def export(self) -> tuple[Any, ...]:
+        """What the flag of another process `adopt`s. The deadline is part of it: this process may be stopped meanwhile."""
+        return self._reason, self._at_once, self.is_lost(), self.deadline
+
+    def adopt(self, exported: tuple[Any, ...]) -> None:
+        self._reason, self._at_once, is_lost, self.deadline = exported
+        self._lost = self._lost or is_lost

@@ -29,8 +29,8 @@ ENROLMENT_HINTS = {
     "name_taken": "\nGive another name with --name, or use the code of that agent: `mainstay agents code AGENT`.",
 }
 UNIT_NAME = "mainstay-agent.service"
-# TimeoutStopSec: on SIGTERM the agent finishes the current resource, which may be a long command.
-# KillMode=process: processes that commands left running stay alive.
+# TimeoutStopSec: on SIGTERM the agent ends within 30 seconds.
+# KillMode=process: processes that commands left running stay alive, and so does a package manager at work.
 UNIT = """\
 [Unit]
 Description=Mainstay agent
@@ -42,7 +42,7 @@ ExecStart={command}
 Restart=on-failure
 RestartSec=5
 KillMode=process
-TimeoutStopSec=15min
+TimeoutStopSec=45s
 
 [Install]
 WantedBy=multi-user.target
@@ -168,11 +168,12 @@ def _work(arguments: argparse.Namespace) -> int:
         root = os.path.abspath(arguments.root) if arguments.root else ""
         log = Log(as_json=arguments.log_format == "json")
         agent = AgentContext(client, state, WorkArea(state.path, root, os.environ), settings, log)
+        loop = AgentLoop(agent)
         if arguments.metrics_port is not None:
             page = serve_metrics(agent.metrics, arguments.metrics_port)
             log.info("serving metrics", address=f"http://127.0.0.1:{page.server_port}/metrics")
         try:
-            AgentLoop(agent).run()
+            loop.run()
         except AlreadyRunning as problem:
             raise CommandRefused(str(problem), exit_code=3) from None
     return 0

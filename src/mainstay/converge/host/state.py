@@ -197,7 +197,8 @@ class Lock:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if stop.reason is not None:
+                # A run that must only stop before its next resource still needs the lock, to report how far it is.
+                if stop.at_once:
                     os.close(self._descriptor)
                     raise Stopped from None
                 if time.monotonic() >= deadline:
