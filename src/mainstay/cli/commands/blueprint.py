@@ -34,8 +34,6 @@ EXIT_FAULTS, EXIT_UNREACHABLE = 1, 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    import argparse
-
     verbs = parser.add_subparsers(
         dest="verb", required=True, metavar="new|check|test|keygen|sign|push|pull|list|versions|remove"
     )
@@ -198,21 +196,14 @@ def _test_in_throw_away_host(arguments: argparse.Namespace, directory: str) -> i
 def _test_here(arguments: argparse.Namespace, directory: str, place: str) -> int:
     from tempfile import TemporaryDirectory
 
-    from mainstay.agent.blueprint import read_blueprint
     from mainstay.agent.client import Unreachable
-    from mainstay.blueprints.check import check_blueprint
     from mainstay.blueprints.example_orders import read_orders
     from mainstay.blueprints.test_runner import CannotTest, run_blueprint_test
-    from mainstay.cli.local_run import exit_on_faults, show_faults
+    from mainstay.cli.local_run import exit_on_faults
     from mainstay.cli.views.blueprint_tests import BlueprintTestDisplay
-    from mainstay.foundation.faults import DoesNotLoad
 
-    _, found = check_blueprint(directory)
-    if found.faults:
-        show_faults(DoesNotLoad(found.faults), as_json=arguments.json)
-        return EXIT_FAULTS
+    blueprint = _checked(directory, as_json=arguments.json)
     with exit_on_faults(as_json=arguments.json):
-        blueprint = read_blueprint(directory)
         orders = read_orders(directory)
     unknown = sorted(set(arguments.order) - {order.name for order in orders})
     if unknown or not orders:
@@ -240,14 +231,38 @@ def _require_directory(directory: str) -> str:
     return directory.rstrip("/") or "/"
 
 
-def _create_key(arguments: argparse.Namespace) -> int:
-    from mainstay.blueprints.signing import SigningRefused, create_key
+def _checked(directory: str, *, as_json: bool) -> Blueprint:
+    """Prints the faults and exits if there are any."""
+    from mainstay.blueprints.check import check_blueprint
+    from mainstay.cli.local_run import show_faults
+    from mainstay.foundation.faults import DoesNotLoad
 
-    _require_cryptography()
+    blueprint, found = check_blueprint(directory)
+    if blueprint is None or found.faults:
+        show_faults(DoesNotLoad(found.faults), as_json=as_json)
+        raise SystemExit(EXIT_FAULTS)
+    return blueprint
+
+
+@contextmanager
+def _signing() -> Iterator[None]:
+    from importlib.util import find_spec
+
+    if find_spec("cryptography") is None:
+        raise CommandRefused("signatures need the package `cryptography`: install Mainstay with its extra `trust`")
+    from mainstay.blueprints.signing import SigningRefused
+
     try:
-        public = create_key(arguments.file)
+        yield
     except SigningRefused as problem:
         raise CommandRefused(str(problem)) from None
+
+
+def _create_key(arguments: argparse.Namespace) -> int:
+    with _signing():
+        from mainstay.blueprints.signing import create_key
+
+        public = create_key(arguments.file)
     print(f"Created {arguments.file}, which must stay private, and {arguments.file}.pub.")
     print("Agents with `--trust KEYS` run what it signs once the file KEYS contains this line:")
     print(public)
@@ -255,55 +270,37 @@ def _create_key(arguments: argparse.Namespace) -> int:
 
 
 def _sign(arguments: argparse.Namespace) -> int:
-    from mainstay.blueprints.signing import SigningRefused, sign
     from mainstay.cli.local_run import exit_on_faults
 
-    _require_cryptography()
-    directory = _require_directory(arguments.directory)
-    try:
-        with exit_on_faults(as_json=False):
-            blueprint, count = sign(directory, arguments.key)
-    except SigningRefused as problem:
-        raise CommandRefused(str(problem)) from None
+    with _signing(), exit_on_faults(as_json=False):
+        from mainstay.blueprints.signing import sign
+
+        directory = _require_directory(arguments.directory)
+        blueprint, count = sign(directory, arguments.key)
     print(f"Signed {blueprint.name} {blueprint.version}, {counted(count, 'file')}: {directory}/blueprint.sig")
     return 0
 
 
-def _require_cryptography() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("cryptography") is None:
-        raise CommandRefused("signatures need the package `cryptography`: install Mainstay with its extra `trust`")
-
-
 def _refuse_outdated_signature(directory: str, blueprint: Blueprint) -> None:
     from mainstay.agent.signatures import SIGNATURE
-    from mainstay.blueprints.signing import SigningRefused, is_outdated
 
     if not os.path.lexists(os.path.join(directory, SIGNATURE)):
         return
-    _require_cryptography()
-    try:
-        outdated = is_outdated(directory, blueprint)
-    except SigningRefused as problem:
-        raise CommandRefused(str(problem)) from None
-    if outdated:
-        raise CommandRefused(
-            f"{directory}/{SIGNATURE} does not sign these files: run `mainstay blueprint sign` again, or remove it"
-        )
+    with _signing():
+        from mainstay.blueprints.signing import is_outdated
+
+        if is_outdated(directory, blueprint):
+            raise CommandRefused(
+                f"{directory}/{SIGNATURE} does not sign these files: run `mainstay blueprint sign` again, or remove it"
+            )
 
 
 def _push(arguments: argparse.Namespace) -> int:
     from mainstay.blueprints.bundle import pack
-    from mainstay.blueprints.check import check_blueprint
-    from mainstay.cli.local_run import exit_on_faults, show_faults
-    from mainstay.foundation.faults import DoesNotLoad
+    from mainstay.cli.local_run import exit_on_faults
 
     directory = _require_directory(arguments.directory)
-    blueprint, found = check_blueprint(directory)
-    if blueprint is None or found.faults:
-        show_faults(DoesNotLoad(found.faults), as_json=arguments.json)
-        return EXIT_FAULTS
+    blueprint = _checked(directory, as_json=arguments.json)
     with exit_on_faults(as_json=arguments.json):
         bundle = pack(directory)
     _refuse_outdated_signature(directory, blueprint)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, add_argument, add_limit_option, add_switch, print_json
-from mainstay.cli.remote.connection import connected, find_job, find_service, get_if_exists, list_items, short_id
+from mainstay.cli.remote.connection import connected, find_by_id, find_service, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import cancel_note, progress_text
 from mainstay.cli.views.reports import print_host_report
@@ -85,7 +85,7 @@ def _action_of(job: Mapping[str, Any]) -> str:
 
 
 def _show(client: Client, arguments: argparse.Namespace) -> int:
-    job = find_job(client, arguments.job)
+    job = find_by_id(client, "/jobs", arguments.job)
     report = get_if_exists(client, f"/jobs/{job['id']}/report")
     if arguments.json:
         print_json({**job, "report": report})
@@ -125,7 +125,7 @@ def _fields(job: Mapping[str, Any], requested_by: str) -> list[tuple[str, Cell]]
 
 
 def _cancel(client: Client, arguments: argparse.Namespace) -> int:
-    job = find_job(client, arguments.job)
+    job = find_by_id(client, "/jobs", arguments.job)
     client.post(f"/jobs/{job['id']}/cancel")
     after = client.get(f"/jobs/{job['id']}")
     if arguments.json:

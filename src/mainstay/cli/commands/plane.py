@@ -152,7 +152,7 @@ class _Run(Struct):
             return self._report(plan.faults)
         if self._arguments.verb == "plan":
             return self._show(plan.found)
-        return self._apply(plan.found, plan.built, plan.revision)
+        return self._apply(plan)
 
     def _compare(self, content: PlaneContent, faults: Sequence[PlaneFault]) -> _PlanePlan:
         """Compares the files with the server, and tries the requests there. `faults`: of the files alone."""
@@ -167,18 +167,11 @@ class _Run(Struct):
         )
         built = build_requests(found, content, snapshot, _read_secret)
         known = [*faults, *found.faults, *built.faults]
-        results = self._dry_run(built) if built.requests else []
+        results = self._send({"requests": built.requests}, {"dryRun": "true"})
         known += find_server_faults(built, results, content, snapshot, known)
         if not known:
             _add_versions(built, results)
         return _PlanePlan(found, built, snapshot.revision, known)
-
-    def _dry_run(self, built: PlaneRequests) -> Sequence[Mapping[str, Any]]:
-        answer = self._client.post(
-            "/batch", {"requests": built.requests}, query={"dryRun": "true"}, timeout_seconds=BATCH_SECONDS
-        )
-        results: Sequence[Mapping[str, Any]] = answer["results"]
-        return results
 
     def _report(self, faults: Sequence[PlaneFault], unreadable: Sequence[Fault] = ()) -> int:
         files = {file: number for number, file in enumerate(self._arguments.files)}
@@ -199,63 +192,58 @@ class _Run(Struct):
             print_plan(found)
         return EXIT_CHANGES if found.steps and self._arguments.detailed_exitcodes else 0
 
-    def _apply(self, found: Difference, built: PlaneRequests, revision: int) -> int:
-        arguments = self._arguments
+    def _apply(self, plan: _PlanePlan) -> int:
+        arguments, found = self._arguments, plan.found
         if not arguments.json:
             print_plan(found)
         if found.deletions and not arguments.yes:
             _ask_for_number(found.deletions)
-        answer = self._send(built, revision) if built.requests else {"results": []}
-        jobs = _started_jobs(built, answer["results"])
-        if built.requests and not arguments.json:
+        jobs = _started_jobs(plan.built, self._carry_out(plan))
+        if plan.built.requests and not arguments.json:
             print("Applied.")
-        if not jobs:
-            if arguments.json:
-                print_json({**plan_document(found), "applied": True, "jobs": []})
-            return 0
-        return self._follow(found, jobs)
+        exit_code = self._follow(jobs) if jobs else 0
+        if arguments.json:
+            print_json({**plan_document(found), "applied": True, "jobs": jobs})
+        return exit_code
 
-    def _send(self, built: PlaneRequests, revision: int) -> Any:
+    def _carry_out(self, plan: _PlanePlan) -> Sequence[Mapping[str, Any]]:
         try:
-            body = {"requests": built.requests, "ifRevision": revision}
-            return self._client.post("/batch", body, timeout_seconds=BATCH_SECONDS)
+            return self._send({"requests": plan.built.requests, "ifRevision": plan.revision}, {})
         except ServerRefusal as refusal:
             if refusal.code != "batch_outdated":
                 raise
             raise CommandRefused(
-                "another apply changed the server after this plan was made; nothing was changed: run the command again",
-                exit_code=EXIT_FAULTS,
+                "another apply changed the server after this plan was made; nothing was changed: run the command again"
             ) from None
         except Unreachable as error:
             raise CommandRefused(
-                f"{error}\nThe server has applied all or nothing; the same command again finishes what is left.",
-                exit_code=EXIT_FAULTS,
+                f"{error}\nThe server has applied all or nothing; the same command again finishes what is left."
             ) from None
 
-    def _follow(self, found: Difference, jobs: Sequence[dict[str, Any]]) -> int:
+    def _send(self, body: Mapping[str, Any], query: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        """The results of a batch."""
+        if not body["requests"]:
+            return []
+        answer = self._client.post("/batch", body, query=query, timeout_seconds=BATCH_SECONDS)
+        results: Sequence[Mapping[str, Any]] = answer["results"]
+        return results
+
+    def _follow(self, jobs: Sequence[dict[str, Any]]) -> int:
         """Waits for the jobs of the batch, unless --no-wait."""
         arguments = self._arguments
         if not arguments.json:
             print_started(jobs, will_wait=arguments.wait)
-        exit_code = 0
-        if arguments.wait:
-            followed = follow_all(self._client, jobs, arguments.timeout, quiet=arguments.json)
-            for job, result in zip(jobs, followed, strict=True):
-                if result.job is not None:
-                    job.update(
-                        id=result.job["id"],
-                        action=result.job["action"],
-                        status=result.job["status"],
-                        errorMessage=result.job["errorMessage"],
-                    )
-            # A failure is certain; a job that has not finished may still succeed.
-            codes = {each.exit_code for each in followed}
-            exit_code = EXIT_FAULTS if EXIT_FAULTS in codes else max(codes)
-            if not arguments.json:
-                print_outcome(jobs)
-        if arguments.json:
-            print_json({**plan_document(found), "applied": True, "jobs": jobs})
-        return exit_code
+        if not arguments.wait:
+            return 0
+        followed = follow_all(self._client, jobs, arguments.timeout, quiet=arguments.json)
+        for job, result in zip(jobs, followed, strict=True):
+            if result.job is not None:
+                job.update({name: result.job[name] for name in ("id", "action", "status", "errorMessage")})
+        if not arguments.json:
+            print_outcome(jobs)
+        # A failure is certain; a job that has not finished may still succeed.
+        codes = {each.exit_code for each in followed}
+        return EXIT_FAULTS if EXIT_FAULTS in codes else max(codes)
 
 
 def _add_versions(built: PlaneRequests, results: Sequence[Mapping[str, Any]]) -> None:
@@ -278,12 +266,11 @@ def _ask_for_number(deletions: int) -> None:
     """A typed number is a deliberate one."""
     if not sys.stdin.isatty():
         raise CommandRefused(
-            f"this deletes {deletions}; there is no terminal to confirm that on: repeat the command with --yes",
-            exit_code=EXIT_FAULTS,
+            f"this deletes {deletions}; there is no terminal to confirm that on: repeat the command with --yes"
         )
     print(f"Type the number of deletions ({deletions}) to go on: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != str(deletions):
-        raise CommandRefused("nothing was changed: the number does not match", exit_code=EXIT_FAULTS)
+        raise CommandRefused("nothing was changed: the number does not match")
 
 
 def _read_files(arguments: argparse.Namespace) -> PlaneContent:

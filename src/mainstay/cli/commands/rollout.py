@@ -15,7 +15,7 @@ from typing import Any
 
 from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
-from mainstay.cli.remote.connection import EXIT_FAILED, connected, find_rollout, find_type, list_items, short_id
+from mainstay.cli.remote.connection import EXIT_FAILED, connected, find_by_id, find_type, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.remote.job_progress import (
     EXIT_TIMEOUT,
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _named(client: Client, wanted: str | None) -> Any:
     if wanted is not None:
-        return find_rollout(client, wanted)
+        return find_by_id(client, "/rollouts", wanted)
     found = client.get("/rollouts", query={"sort": "-createdAt", "pageSize": 1})["items"]
     if not found:
         raise CommandRefused("there is no roll-out yet; `mainstay rollout TYPE` starts one")

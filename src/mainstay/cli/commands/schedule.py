@@ -237,18 +237,12 @@ def _refuse_untrusted(manifest: str, arguments: argparse.Namespace, program: lis
     if session.host.bundle is None:
         children = (resource.child.chain[-1] for resource in loaded.resources if resource.child is not None)
         paths += dict.fromkeys(children)
-    for path in paths:
-        reason = why_untrusted(path, with_neighbours=True)
+    values = [unit_path(file) for name in VALUE_FILES for file in getattr(arguments, name)]
+    reasons = [(path, "run as root", why_untrusted(path, with_neighbours=True)) for path in paths]
+    reasons += [(path, "decide what root does", why_untrusted(path)) for path in values]
+    for path, effect, reason in reasons:
         if reason is not None:
-            raise CommandRefused(
-                f"{path} would run as root, but {reason}; change owner and mode, or use another place"
-            )
-    for path in (unit_path(file) for name in VALUE_FILES for file in getattr(arguments, name)):
-        reason = why_untrusted(path)
-        if reason is not None:
-            raise CommandRefused(
-                f"{path} would decide what root does, but {reason}; change owner and mode, or use another place"
-            )
+            raise CommandRefused(f"{path} would {effect}, but {reason}; change owner and mode, or use another place")
     specs = [find_spec(name) for name in ("mainstay", "yaml", "jinja2", "markupsafe")]
     packages = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
     reason = why_program_untrusted(program, packages)

@@ -37,6 +37,12 @@ SHORT_ID = 8
 INVALID_PROPERTIES = "validation_failed"
 # What messages call a record of a list, where it is not the name of the list.
 _WORDS = {"/service-option-types": "option type", "/service-pool-sets": "pool set", "/service-pools": "pool"}
+# What messages call them, and the command that lists them.
+RECORDS_WITHOUT_NAMES = {
+    "/rollouts": ("roll-out", "mainstay rollout list"),
+    "/enrolment-codes": ("enrollment code with id", "mainstay agents codes"),
+    "/jobs": ("job", "mainstay jobs"),
+}
 # Maximum number of items searched for a name or an id prefix.
 SEARCH_LIMIT = 2000
 MAX_LISTED = 10
@@ -409,26 +415,12 @@ def find_orphan(client: Client, name_or_id: str) -> Any:
     return _single(name_or_id, "orphan", named, list)
 
 
-def find_rollout(client: Client, rollout_id: str) -> Any:
-    missing = f"there is no roll-out {rollout_id!r}; `mainstay rollout list` lists them"
-    return _find_by_id(client, "/rollouts", "roll-out", rollout_id, missing)
-
-
-def find_enrolment_code(client: Client, code_id: str) -> Any:
-    missing = f"there is no enrollment code with id {code_id!r}; `mainstay agents codes` lists them"
-    return _find_by_id(client, "/enrolment-codes", "enrollment code", code_id, missing)
-
-
-def find_job(client: Client, job_id: str) -> Any:
-    missing = f"there is no job {job_id!r}; `mainstay jobs` lists them"
-    return _find_by_id(client, "/jobs", "job", job_id, missing)
-
-
-def _find_by_id(client: Client, path: str, noun: str, id_or_prefix: str, missing: str) -> Any:
-    """These records have no names. `missing` is the message if there is none."""
+def find_by_id(client: Client, path: str, id_or_prefix: str) -> Any:
+    """A record without a name."""
     if is_id(id_or_prefix):
         return client.get(f"{path}/{id_or_prefix}")
     found = _by_prefix(client, path, id_or_prefix)
+    noun, lister = RECORDS_WITHOUT_NAMES[path]
     if not found:
-        raise CommandRefused(missing)
-    return _single(id_or_prefix, noun, found, list)
+        raise CommandRefused(f"there is no {noun} {id_or_prefix!r}; `{lister}` lists them")
+    return _single(id_or_prefix, noun.removesuffix(" with id"), found, list)

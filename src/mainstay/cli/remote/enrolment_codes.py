@@ -11,7 +11,7 @@ from mainstay.agent.client import Client, is_loopback, is_unencrypted
 from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, parse_seconds
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider
 from mainstay.cli.remote.connection import (
-    find_enrolment_code,
+    find_by_id,
     find_named,
     find_participant_id,
     list_items,
@@ -198,7 +198,7 @@ def _creator(code: Mapping[str, Any]) -> str:
 
 
 def revoke_code(client: Client, arguments: argparse.Namespace) -> int:
-    code = find_enrolment_code(client, arguments.code_id)
+    code = find_by_id(client, PATH, arguments.code_id)
     left = f"{code['usesLeft']} of {code['count']} places"
     confirm(
         arguments,
