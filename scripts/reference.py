@@ -129,7 +129,7 @@ def plane_page() -> str:
 
 def plane_rows(kind: Kind) -> Iterator[str]:
     for name, each in kind.attributes.items():
-        value = " \\| ".join(each.choices) or each.form
+        value = " \\| ".join(each.choices) or each.form.name
         notes = [each.description]
         notes += ["required for a new one"] if each.required else []
         notes += ["cannot be changed"] if each.fixed else []

@@ -33,7 +33,7 @@ BUDGET = {
     ".": 1,
     "agent": 2810,
     "blueprints": 1900,
-    "cli": 10170,
+    "cli": 10090,
     "control": 1120,
     "control/api": 3590,
     "control/domain": 4740,

@@ -120,14 +120,7 @@ def timer_text(schedule: Schedule, times: Sequence[str], splay_seconds: float) -
     from json import dumps
 
     # ASCII, and never a line break or a backslash at its end.
-    header = dumps(
-        {
-            "manifest": schedule.manifest,
-            "every": schedule.every,
-            "splay": schedule.splay,
-            "options": schedule.options,
-        }
-    )
+    header = dumps({name: value for name, value in vars(schedule).items() if name != "name"})
     return TIMER.format(
         header=f"{HEADER}{header}",
         name=schedule.name,

@@ -16,11 +16,11 @@ living services. `agents install-command` is for agents of other programs, whose
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, print_json, whole_number
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, whole_number
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
 from mainstay.cli.remote.enrolment_codes import (
@@ -32,9 +32,9 @@ from mainstay.cli.remote.enrolment_codes import (
     show_agent_code,
 )
 from mainstay.cli.remote.install_commands import configure_install_command, install_command
-from mainstay.cli.remote.removal import print_outcome, removal_verb
+from mainstay.cli.remote.removal import print_list, print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
-from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, Cell, age, print_table
+from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, Cell, age
 from mainstay.foundation.numbers import parse_count
 
 SUMMARY = "list, add, change, disable or remove agents, or decide whom they serve"
@@ -169,26 +169,23 @@ def _set_status(client: Client, arguments: argparse.Namespace) -> int:
 
 def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, "/agents", {"sort": "name"})
-    if arguments.json:
-        print_json(found)
-        return 0
-    if not found:
-        print(
-            "There is no agent yet. Only its provider and admins see an agent; "
-            "`mainstay agents add NAME --serves TYPE` adds one."
-        )
-        return 0
+    headers = ("AGENT", "STATUS", "LAST SEEN", "SERVES", "TAGS", "PROVIDER", "ORDERS")
+    empty = (
+        "There is no agent yet. Only its provider and admins see an agent; `mainstay agents add NAME --serves TYPE` adds"
+        " one."
+    )
+    return print_list(arguments, found, headers, _rows(client, found), empty)
+
+
+def _rows(client: Client, agents: Sequence[Any]) -> Iterator[list[Cell]]:
     providers = {each["id"]: each["name"] for each in list_items(client, "/participants")}
     types = {each["id"]: each for each in list_items(client, "/agent-types")}
     serves = {each["id"]: each["name"] for each in list_items(client, "/service-types")}
-    rows = []
-    for agent in found:
+    for agent in agents:
         agent_type = types.get(agent["agentTypeId"], {})
         served = ", ".join(serves.get(each, each) for each in agent_type.get("serviceTypeIds", []))
         is_granted = agent["providerId"] in agent_type.get("providerIds", [])
-        rows.append([*_row(agent, providers, served), "all" if is_granted else "own"])
-    print_table(("AGENT", "STATUS", "LAST SEEN", "SERVES", "TAGS", "PROVIDER", "ORDERS"), rows)
-    return 0
+        yield [*_row(agent, providers, served), "all" if is_granted else "own"]
 
 
 def _row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) -> list[Cell]:

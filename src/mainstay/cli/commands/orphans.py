@@ -7,17 +7,16 @@ orphan keeps its pool values, its instance id and its secrets."""
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.remote.connection import connected, find_orphan, get_if_exists, list_items, short_id
 from mainstay.cli.remote.connection_options import add_remote_options
+from mainstay.cli.remote.removal import confirm_by_name, print_list, print_outcome
 from mainstay.cli.views.reports import print_host_report
-from mainstay.cli.views.run_display import printable
-from mainstay.cli.views.tables import BAD, Cell, age, local_time, print_fields, print_table
+from mainstay.cli.views.tables import BAD, Cell, age, local_time, print_fields
 
 SUMMARY = "list what forced deletes and moves left on hosts, show or forget one"
 GROUP = "operate"
@@ -40,32 +39,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list_orphans(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, "/orphans")
-    if arguments.json:
-        print_json(found)
-    elif found:
-        agents = _agent_names(client)
-        print_table(
-            ("ORPHAN", "SERVICE", "AGENT", "AGE", "FAILED", "MESSAGE"), [_row(each, agents) for each in found]
-        )
-    else:
-        print("There are no orphans. Only admins and the provider of an agent see its orphans.")
-    return 0
+    headers = ("ORPHAN", "SERVICE", "AGENT", "AGE", "FAILED", "MESSAGE")
+    empty = "There are no orphans. Only admins and the provider of an agent see its orphans."
+    return print_list(arguments, found, headers, _rows(client, found), empty)
 
 
 def _agent_names(client: Client) -> dict[str, str]:
     return {each["id"]: f"{each['name']} ({each['status']})" for each in list_items(client, "/agents")}
 
 
-def _row(orphan: Mapping[str, Any], agents: Mapping[str, str]) -> list[Cell]:
-    message = str(orphan.get("lastError") or "").split("\n")[0]
-    return [
-        short_id(orphan["id"]),
-        orphan["serviceName"],
-        agents.get(orphan["agentId"], orphan["agentId"]),
-        age(orphan["createdAt"]),
-        str(orphan["attempts"]),
-        (message, BAD) if message else "",
-    ]
+def _rows(client: Client, orphans: Sequence[Any]) -> Iterator[list[Cell]]:
+    agents = _agent_names(client)
+    for orphan in orphans:
+        message = str(orphan.get("lastError") or "").split("\n")[0]
+        yield [
+            short_id(orphan["id"]),
+            orphan["serviceName"],
+            agents.get(orphan["agentId"], orphan["agentId"]),
+            age(orphan["createdAt"]),
+            str(orphan["attempts"]),
+            (message, BAD) if message else "",
+        ]
 
 
 def _show(client: Client, arguments: argparse.Namespace) -> int:
@@ -91,30 +85,16 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
 
 def _forget(client: Client, arguments: argparse.Namespace) -> int:
     orphan = find_orphan(client, arguments.orphan)
-    if not arguments.yes:
-        _confirm(orphan)
-    client.post(f"/orphans/{orphan['id']}/forget")
-    if arguments.json:
-        print_json(orphan)
-        return 0
-    print(
-        printable(
-            f"Forgot {orphan['serviceName']}: its pool values, instance id and secrets are released. "
-            "What is left on the host is not removed."
-        )
-    )
-    return 0
-
-
-def _confirm(orphan: Mapping[str, Any]) -> None:
-    """Raises `CommandRefused` unless the user types the name of the service."""
     name = orphan["serviceName"]
     warning = (
         f"Forgetting {name} removes nothing from the host. Its pool values go to the next order, which fails if the "
         "unit still uses them. Make sure that the host is clean."
     )
-    if not sys.stdin.isatty():
-        raise CommandRefused(f"{printable(warning)}\nTo forget it without a terminal, use --yes.")
-    print(printable(warning))
-    if input(f"Type {printable(name)} to forget it: ").strip() != name:
-        raise CommandRefused("nothing was forgotten: the name does not match")
+    confirm_by_name(arguments, warning, name, "forget it", "forgotten")
+    client.post(f"/orphans/{orphan['id']}/forget")
+    return print_outcome(
+        arguments,
+        orphan,
+        f"Forgot {orphan['serviceName']}: its pool values, instance id and secrets are released. What is left on the host"
+        " is not removed.",
+    )

@@ -8,7 +8,6 @@ last one has ended; at --max-failures failed runs the roll-out stops. All of thi
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from mainstay.cli.remote.job_progress import (
     add_wait_options,
     follow_until_ended,
 )
+from mainstay.cli.remote.removal import confirm_by_name
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import (
     BAD,
@@ -127,7 +127,7 @@ def _start(client: Client, arguments: argparse.Namespace) -> int:
         raise CommandRefused(f"`rollout {arguments.what}` takes one name; --help lists the other forms")
     kind = find_type(client, arguments.what)
     if arguments.action == "delete" and not arguments.yes:
-        _confirm_deletion(client, kind)
+        _confirm_deletion(client, arguments, kind)
     body: dict[str, Any] = {
         "serviceTypeId": kind["id"],
         "action": arguments.action,
@@ -142,17 +142,12 @@ def _start(client: Client, arguments: argparse.Namespace) -> int:
     return _follow_or_report(client, rollout, arguments, follows=arguments.wait and not arguments.pause)
 
 
-def _confirm_deletion(client: Client, kind: Mapping[str, Any]) -> None:
-    """Raises `CommandRefused` unless the user types the name of the type."""
+def _confirm_deletion(client: Client, arguments: argparse.Namespace, kind: Mapping[str, Any]) -> None:
     query = {"serviceTypeId": kind["id"], "living": "true", "pageSize": 1}
     page = client.get("/services", query=query)
     count = f"more than {page['totalItems']}" if page.get("totalIsBounded") else page["totalItems"]
     warning = f"This deletes {count} services of {kind['name']}, of all customers."
-    if not sys.stdin.isatty():
-        raise CommandRefused(f"{printable(warning)}\nTo do it without a terminal, use --yes.")
-    print(printable(warning))
-    if input(f"Type {printable(kind['name'])} to delete them: ").strip() != kind["name"]:
-        raise CommandRefused("nothing was deleted: the name does not match")
+    confirm_by_name(arguments, warning, kind["name"], "delete them", "deleted")
 
 
 # ---- one roll-out ----

@@ -295,11 +295,7 @@ def _list(*, as_json: bool) -> int:
 
 def _row(schedule: Schedule, timer: dict[str, str], service: dict[str, str]) -> dict[str, Any]:
     return {
-        "name": schedule.name,
-        "manifest": schedule.manifest,
-        "every": schedule.every,
-        "splay": schedule.splay,
-        "options": schedule.options,
+        **vars(schedule),
         "active": timer["ActiveState"] == "active",
         "next_run": _time_of(timer["NextElapseUSecRealtime"]),
         "last_run": _time_of(timer["LastTriggerUSec"]) or _time_of(service["ExecMainExitTimestamp"]),

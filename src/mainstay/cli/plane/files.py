@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainstay.cli.plane.entries import Entry, EntrySource, Path, PlaneFault, PlaneFile
-from mainstay.cli.plane.kinds import ANY, BOOLEAN, FORMS, ID, KINDS, NAME, TEXTS, Attribute, Kind
+from mainstay.cli.plane.kinds import ANY, BOOLEAN, ID, KINDS, NAME, TEXTS, Attribute, Kind
 from mainstay.cli.remote.connection import is_id
 from mainstay.foundation import Struct
 from mainstay.foundation.documents import read_yaml
@@ -181,10 +181,10 @@ def _unfit(kind: Kind, name: str, attribute: Attribute, value: Any) -> str:
     """Why the value does not fit its attribute; empty if it does."""
     if value is None:
         return "" if (kind.name, name) in CLEARABLE else "must not be null; leave it out to keep what is there"
-    form = FORMS[attribute.form]
-    if not isinstance(value, form.types) or (isinstance(value, bool) and attribute.form not in (BOOLEAN, ANY)):
+    form = attribute.form
+    if not isinstance(value, form.types) or (isinstance(value, bool) and form not in (BOOLEAN, ANY)):
         return f"must be {form.shown}"
-    if attribute.form == TEXTS and isinstance(value, list) and not all(isinstance(each, str) for each in value):
+    if form == TEXTS and isinstance(value, list) and not all(isinstance(each, str) for each in value):
         return f"must be {form.shown}"
     if attribute.choices and value not in attribute.choices:
         return f"must be {' or '.join(attribute.choices)}{did_you_mean(str(value), attribute.choices)}"

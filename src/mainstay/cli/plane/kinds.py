@@ -21,36 +21,24 @@ from mainstay.nouns import (
     service_pools,
 )
 
-TEXT, BOOLEAN, INTEGER, TEXTS, OBJECT, ANY, VALUES, PROPERTIES = (
-    "text",
-    "boolean",
-    "integer",
-    "list of texts",
-    "object",
-    "any value",
-    "values",
-    "properties",
-)
-
 
 class Form(Struct):
-    """Values of an attribute: their types, what messages call one, and its JSON Schema."""
+    """Values of an attribute: their name, their types, what messages call one, and its JSON Schema."""
 
+    name: str
     types: tuple[type, ...]
     shown: str
     schema: Mapping[str, Any]
 
 
-FORMS = {
-    TEXT: Form((str,), "a text", {"type": "string"}),
-    BOOLEAN: Form((bool,), "a boolean", {"type": "boolean"}),
-    INTEGER: Form((int,), "an integer", {"type": "integer"}),
-    TEXTS: Form((list,), "a list of texts", {"type": "array", "items": {"type": "string"}}),
-    OBJECT: Form((dict,), "a map", {"type": "object"}),
-    PROPERTIES: Form((dict,), "a map", {"type": "object"}),
-    VALUES: Form((list,), "a list of values", {"type": "array"}),
-    ANY: Form((object,), "any value", {}),
-}
+TEXT = Form("text", (str,), "a text", {"type": "string"})
+BOOLEAN = Form("boolean", (bool,), "a boolean", {"type": "boolean"})
+INTEGER = Form("integer", (int,), "an integer", {"type": "integer"})
+TEXTS = Form("list of texts", (list,), "a list of texts", {"type": "array", "items": {"type": "string"}})
+OBJECT = Form("object", (dict,), "a map", {"type": "object"})
+PROPERTIES = Form("properties", (dict,), "a map", {"type": "object"})
+VALUES = Form("values", (list,), "a list of values", {"type": "array"})
+ANY = Form("any value", (object,), "any value", {})
 # Forms of members that nouns declare; all others are texts.
 FORM_OF_MEMBER = {
     nouns.BOOLEAN: BOOLEAN,
@@ -65,7 +53,7 @@ FORM_OF_MEMBER = {
 class Attribute(Struct):
     """One attribute of a kind, and the member of the API that holds it."""
 
-    form: str
+    form: Form
     member: str
     description: str
     # The kind whose names it contains.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainstay.cli.plane.kinds import FORMS, ID, KINDS, NAME, Attribute, Kind
+from mainstay.cli.plane.kinds import ID, KINDS, NAME, Attribute, Kind
 
 UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 
@@ -41,7 +41,7 @@ def _entry_schema(kind: Kind) -> dict[str, Any]:
 
 
 def _attribute_schema(attribute: Attribute) -> dict[str, Any]:
-    found = {**FORMS[attribute.form].schema, "description": attribute.description}
+    found = {**attribute.form.schema, "description": attribute.description}
     if attribute.choices:
         found["enum"] = list(attribute.choices)
     if attribute.member == "servicePoolSetId":

@@ -65,16 +65,12 @@ def show_token(
         return 0
     until = f"valid until {local_time(token['expireAt'])}" if token.get("expireAt") else "without expiry"
     limits = f"{'read-only, ' if token.get('readOnly') else ''}{until}"
-    if arguments.token_file:
-        print(f"{printable(subject)}, {limits}, saved to {printable(arguments.token_file)}.")
-        _hint_at_days(arguments, token)
-        if token["role"] != "agent":
-            print(f"Log in with: mainstay login {url} --token-file {printable(arguments.token_file)}")
-        return 0
-    print(f"{printable(subject)}, {limits}, shown only once:\n\n  {value}\n")
+    file = printable(arguments.token_file or "")
+    place = f"saved to {file}." if file else f"shown only once:\n\n  {value}\n"
+    print(f"{printable(subject)}, {limits}, {place}")
     _hint_at_days(arguments, token)
     if token["role"] != "agent":
-        print(f"Log in with: mainstay login {url}")
+        print(f"Log in with: mainstay login {url}{f' --token-file {file}' if file else ''}")
     return 0
 
 

@@ -30,6 +30,17 @@ def confirm(arguments: argparse.Namespace, question: str) -> None:
         raise CommandRefused("nothing was changed", exit_code=1)
 
 
+def confirm_by_name(arguments: argparse.Namespace, warning: str, name: str, intent: str, done: str) -> None:
+    """As `confirm`, for what cannot be undone: the user types the name."""
+    if arguments.yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandRefused(f"{printable(warning)}\nTo {intent} without a terminal, use --yes.")
+    print(printable(warning))
+    if input(f"Type {printable(name)} to {intent}: ").strip() != name:
+        raise CommandRefused(f"nothing was {done}: the name does not match")
+
+
 def remove(
     client: Client, arguments: argparse.Namespace, path: str, record: Mapping[str, Any], note: str = ""
 ) -> int:
