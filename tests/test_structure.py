@@ -187,7 +187,7 @@ def test_the_default_lifecycle_imports_nothing() -> None:
 
 VERBS = {"insert": "created", "update": "updated", "delete": "deleted"}
 # Functions that change rows for the operations which call them: the position of the table, and what they do.
-PLAIN_CHANGES = {"plain_operations": (1, ("created", "updated")), "create_row": (2, ("created",))}
+PLAIN_CHANGES = {"PlainNoun": (1, ("created", "updated", "deleted")), "create_row": (2, ("created",))}
 PLAIN_MODULE = "control/operations/machinery/plain_nouns.py"
 
 

@@ -9,6 +9,7 @@ from mainstay.control.access import with_article
 from mainstay.control.api.contract import Answer, Call, Endpoint, QueryParameter
 from mainstay.control.operations.machinery.bodies import Body
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames
+from mainstay.control.operations.machinery.plain_nouns import PlainNoun
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.engine.paging import NAME_ONLY, Page, parse_listing
 from mainstay.control.store.engine.records import Record, Table
@@ -35,6 +36,11 @@ def noun_endpoints(
         change_endpoint(path, table, *change, names=names),
         delete_endpoint(path, table, delete),
     )
+
+
+def plain_endpoints(plain: PlainNoun[R], *, names: EmbeddedNames[Any] | None = None) -> tuple[Endpoint, ...]:
+    new, change = (plain.new_body, plain.create), (plain.change_body, plain.change)
+    return noun_endpoints(f"/api/v1{plain.noun.path}", plain.table, new, change, plain.delete, names=names)
 
 
 def list_endpoint(

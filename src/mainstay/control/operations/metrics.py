@@ -7,23 +7,16 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, ShortText, change_of, new_of
+from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Id, ShortText
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
-from mainstay.control.operations.machinery.named_rows import refuse_if_needed
-from mainstay.control.operations.machinery.plain_nouns import plain_operations
+from mainstay.control.operations.machinery.plain_nouns import PlainNoun
 from mainstay.control.operations.machinery.refusals import BadInput, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
 from mainstay.control.store import metrics as store
 from mainstay.control.store.agents import AGENTS
 from mainstay.control.store.engine.paging import Page, SqlCondition, page_of
-from mainstay.control.store.metrics import (
-    METRIC_ENTRIES,
-    METRIC_TYPES,
-    Aggregate,
-    MetricEntry,
-    MetricType,
-)
+from mainstay.control.store.metrics import METRIC_ENTRIES, METRIC_TYPES, Aggregate, MetricEntry
 from mainstay.control.store.services import SERVICES, ServiceRow, find_instance
 from mainstay.nouns.metric_types import NOUN
 
@@ -38,16 +31,6 @@ RANGES = {
     "month": timedelta(days=366),
 }
 RANGE_WORDS = {"minute": "24 hours", "hour": "7 days", "day": "90 days", "month": "a year"}
-
-
-@new_of(NOUN)
-class NewMetricType(Body, frozen=True, kw_only=True):
-    pass
-
-
-@change_of(NOUN)
-class MetricTypeChange(Body, frozen=True, kw_only=True):
-    pass
 
 
 class NewMetricEntry(AgentProtocolBody, frozen=True, kw_only=True):
@@ -81,12 +64,7 @@ ENTRY_NAMES = EmbeddedNames(
         "type": RelatedRow("type_id", METRIC_TYPES),
     },
 )
-create_type, change_type = plain_operations(NOUN, METRIC_TYPES)
-
-
-async def delete_type(work: UnitOfWork, metric_type: MetricType) -> None:
-    await refuse_if_needed(work, METRIC_TYPES, metric_type, {"metricEntries": ("metric_entries", "type_id")})
-    await work.delete(METRIC_TYPES, metric_type)
+TYPES = PlainNoun(NOUN, METRIC_TYPES, {"metricEntries": ("metric_entries", "type_id")})
 
 
 async def add(work: UnitOfWork, wanted: NewMetricEntry) -> MetricEntry:

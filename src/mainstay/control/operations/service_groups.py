@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainstay.control.operations.machinery.bodies import Body, change_of, new_of
+from mainstay.control.operations.machinery.bodies import Body, new_of
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
-from mainstay.control.operations.machinery.plain_nouns import plain_operations
+from mainstay.control.operations.machinery.plain_nouns import PlainNoun
 from mainstay.control.operations.machinery.refusals import InUse
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
@@ -21,17 +21,13 @@ class NewServiceGroup(Body, frozen=True, kw_only=True):
     consumer_id: str
 
 
-@change_of(NOUN)
-class ServiceGroupChange(Body, frozen=True, kw_only=True):
-    pass
-
-
 class ServiceGroupView(ServiceGroup, frozen=True, kw_only=True):
     consumer: Named | None
 
 
 GROUP_NAMES = EmbeddedNames(SERVICE_GROUPS, ServiceGroupView, {"consumer": RelatedRow("consumer_id", PARTICIPANTS)})
-create, change = plain_operations(NOUN, SERVICE_GROUPS)
+GROUPS = PlainNoun(NOUN, SERVICE_GROUPS)
+create = GROUPS.create
 
 
 async def delete(work: UnitOfWork, group: ServiceGroup) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainstay.control.operations.machinery.bodies import Body, Word, change_of, new_of
-from mainstay.control.operations.machinery.named_rows import find_named, refuse_if_needed
-from mainstay.control.operations.machinery.plain_nouns import create_row, plain_operations
+from mainstay.control.operations.machinery.bodies import Body, Word, new_of
+from mainstay.control.operations.machinery.named_rows import find_named
+from mainstay.control.operations.machinery.plain_nouns import PlainNoun, create_row
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.service_options import (
@@ -15,18 +15,10 @@ from mainstay.control.store.service_options import (
 )
 from mainstay.nouns import service_option_types, service_options
 
-create_type, change_type = plain_operations(service_option_types.NOUN, SERVICE_OPTION_TYPES)
-_, change = plain_operations(service_options.NOUN, SERVICE_OPTIONS)
-
-
-@new_of(service_option_types.NOUN)
-class NewServiceOptionType(Body, frozen=True, kw_only=True):
-    pass
-
-
-@change_of(service_option_types.NOUN)
-class ServiceOptionTypeChange(Body, frozen=True, kw_only=True):
-    pass
+TYPES = PlainNoun(
+    service_option_types.NOUN, SERVICE_OPTION_TYPES, {"serviceOptions": ("service_options", "service_option_type_id")}
+)
+OPTIONS = PlainNoun(service_options.NOUN, SERVICE_OPTIONS)
 
 
 @new_of(service_options.NOUN)
@@ -34,17 +26,6 @@ class NewServiceOption(Body, frozen=True, kw_only=True):
     service_option_type_id: str | None = None
     # The type by its name, instead of its id.
     service_option_type: Word | None = None
-
-
-@change_of(service_options.NOUN)
-class ServiceOptionChange(Body, frozen=True, kw_only=True):
-    pass
-
-
-async def delete_type(work: UnitOfWork, option_type: ServiceOptionType) -> None:
-    needed = {"serviceOptions": ("service_options", "service_option_type_id")}
-    await refuse_if_needed(work, SERVICE_OPTION_TYPES, option_type, needed)
-    await work.delete(SERVICE_OPTION_TYPES, option_type)
 
 
 async def create(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOption:
@@ -61,7 +42,3 @@ async def _find_type(work: UnitOfWork, wanted: NewServiceOption) -> ServiceOptio
     if found is None:
         raise BadInput(f"there is no service option type {wanted.service_option_type}")
     return found
-
-
-async def delete(work: UnitOfWork, option: ServiceOption) -> None:
-    await work.delete(SERVICE_OPTIONS, option)

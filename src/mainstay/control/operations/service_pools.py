@@ -8,8 +8,8 @@ from mainstay.control.access import Role
 from mainstay.control.operations.machinery import pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id, Name, change_of, new_of, with_given
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
-from mainstay.control.operations.machinery.named_rows import find_own, refuse_if_needed
-from mainstay.control.operations.machinery.plain_nouns import plain_operations
+from mainstay.control.operations.machinery.named_rows import find_own
+from mainstay.control.operations.machinery.plain_nouns import PlainNoun
 from mainstay.control.operations.machinery.refusals import BadInput, InUse
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import Named
@@ -27,16 +27,6 @@ from mainstay.control.store.service_pools import (
 )
 from mainstay.control.store.services import SERVICES
 from mainstay.nouns import service_pool_sets, service_pools
-
-
-@new_of(service_pool_sets.NOUN)
-class NewPoolSet(Body, frozen=True, kw_only=True):
-    pass
-
-
-@change_of(service_pool_sets.NOUN)
-class PoolSetChange(Body, frozen=True, kw_only=True):
-    pass
 
 
 @new_of(service_pools.NOUN)
@@ -81,7 +71,12 @@ class ServicePoolValueView(ServicePoolValue, frozen=True, kw_only=True):
     service_pool: Named | None
 
 
-create_set, change_set = plain_operations(service_pool_sets.NOUN, SERVICE_POOL_SETS)
+SETS = PlainNoun(
+    service_pool_sets.NOUN,
+    SERVICE_POOL_SETS,
+    {"servicePools": ("service_pools", "service_pool_set_id"), "agents": ("agents", "service_pool_set_id")},
+    "PoolSet",
+)
 SET_NAMES = EmbeddedNames(
     SERVICE_POOL_SETS, ServicePoolSetView, {"provider": RelatedRow("provider_id", PARTICIPANTS)}
 )
@@ -98,12 +93,6 @@ VALUE_NAMES = EmbeddedNames(
         "service_pool": RelatedRow("service_pool_id", SERVICE_POOLS),
     },
 )
-
-
-async def delete_set(work: UnitOfWork, pool_set: ServicePoolSet) -> None:
-    needed = {"servicePools": ("service_pools", "service_pool_set_id"), "agents": ("agents", "service_pool_set_id")}
-    await refuse_if_needed(work, SERVICE_POOL_SETS, pool_set, needed)
-    await work.delete(SERVICE_POOL_SETS, pool_set)
 
 
 async def create_pool(work: UnitOfWork, wanted: NewPool) -> ServicePool:

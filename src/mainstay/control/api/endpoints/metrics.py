@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import get_args
 
 from mainstay.control.api.contract import TIME, Answer, Call, Endpoint, QueryParameter
-from mainstay.control.api.nouns import create_endpoint, list_endpoint, noun_endpoints
+from mainstay.control.api.nouns import create_endpoint, list_endpoint, plain_endpoints
 from mainstay.control.operations import metrics
 from mainstay.control.operations.machinery.refusals import BadInput
 from mainstay.control.operations.metrics import Bucket, NewMetricEntry, Series
 from mainstay.control.store.engine.paging import Page, parse_listing
-from mainstay.control.store.metrics import METRIC_ENTRIES, METRIC_TYPES, Aggregate
+from mainstay.control.store.metrics import METRIC_ENTRIES, Aggregate
 
 PATH = "/api/v1/metric-entries"
 SUBSTRINGS = frozenset({"resource_id"})
@@ -42,13 +42,7 @@ async def _aggregate(call: Call) -> Answer:
 
 
 ENDPOINTS = (
-    *noun_endpoints(
-        "/api/v1/metric-types",
-        METRIC_TYPES,
-        (metrics.NewMetricType, metrics.create_type),
-        (metrics.MetricTypeChange, metrics.change_type),
-        metrics.delete_type,
-    ),
+    *plain_endpoints(metrics.TYPES),
     list_endpoint(PATH, METRIC_ENTRIES, plural="metric entries", substrings=SUBSTRINGS, names=metrics.ENTRY_NAMES),
     create_endpoint(PATH, METRIC_ENTRIES, NewMetricEntry, metrics.add, names=metrics.ENTRY_NAMES),
     Endpoint(

@@ -10,7 +10,7 @@ ENDPOINTS = noun_endpoints(
     "/api/v1/service-groups",
     SERVICE_GROUPS,
     (service_groups.NewServiceGroup, service_groups.create),
-    (service_groups.ServiceGroupChange, service_groups.change),
+    (service_groups.GROUPS.change_body, service_groups.GROUPS.change),
     service_groups.delete,
     names=service_groups.GROUP_NAMES,
 )

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from mainstay.control.api.nouns import detail_endpoint, noun_endpoints
+from mainstay.control.api.nouns import detail_endpoint, noun_endpoints, plain_endpoints
 from mainstay.control.operations import service_pools
 from mainstay.control.operations.service_pools import Usage
-from mainstay.control.store.service_pools import SERVICE_POOL_SETS, SERVICE_POOL_VALUES, SERVICE_POOLS
+from mainstay.control.store.service_pools import SERVICE_POOL_VALUES, SERVICE_POOLS
 
 ENDPOINTS = (
-    *noun_endpoints(
-        "/api/v1/service-pool-sets",
-        SERVICE_POOL_SETS,
-        (service_pools.NewPoolSet, service_pools.create_set),
-        (service_pools.PoolSetChange, service_pools.change_set),
-        service_pools.delete_set,
-        names=service_pools.SET_NAMES,
-    ),
+    *plain_endpoints(service_pools.SETS, names=service_pools.SET_NAMES),
     *noun_endpoints(
         "/api/v1/service-pools",
         SERVICE_POOLS,

@@ -3,6 +3,7 @@ to is not deleted."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from mainstay.control.access import Role
@@ -38,7 +39,9 @@ def refuse_for_others(work: UnitOfWork, participant_id: str, things: str) -> Non
         raise NotPermitted(f"you can create {things} only for your own participant")
 
 
-async def refuse_if_needed(work: UnitOfWork, table: Table[R], record: R, columns: dict[str, tuple[str, str]]) -> None:
+async def refuse_if_needed(
+    work: UnitOfWork, table: Table[R], record: R, columns: Mapping[str, tuple[str, str]]
+) -> None:
     """`columns`: name of the dependants → (table, column that refers to this record)."""
     found = {
         noun: await referring_ids(work.tx, other, column, record.id) for noun, (other, column) in columns.items()

@@ -1,16 +1,18 @@
-"""Creates and changes rows of nouns without rules of their own: the owner is the caller or chosen by an admin."""
+"""Creates, changes and deletes rows of nouns without rules of their own: the owner is the caller or chosen by an admin."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from mainstay import nouns
-from mainstay.control.operations.machinery.bodies import Body, with_given
+from mainstay.control.operations.machinery.bodies import Body, change_of, new_of, with_given
 from mainstay.control.operations.machinery.bounds import MAX_VALUE_BYTES, refuse_unusable
-from mainstay.control.operations.machinery.named_rows import find_named, refuse_for_others
+from mainstay.control.operations.machinery.named_rows import find_named, refuse_for_others, refuse_if_needed
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.store.engine.records import Record, Table
 from mainstay.control.store.participants import PARTICIPANTS
@@ -18,19 +20,39 @@ from mainstay.control.store.participants import PARTICIPANTS
 R = TypeVar("R", bound=Record)
 
 
-def plain_operations(
-    noun: nouns.Noun, table: Table[R]
-) -> tuple[Callable[[UnitOfWork, Body], Awaitable[R]], Callable[[UnitOfWork, R, Body], Awaitable[R]]]:
-    """The functions that create and change a row."""
+@dataclass(frozen=True)
+class PlainNoun(Generic[R]):
+    """The bodies and operations of a noun that its declaration has everything about."""
 
-    async def create(work: UnitOfWork, wanted: Body) -> R:
-        return await create_row(work, noun, table, wanted)
+    noun: nouns.Noun
+    table: Table[R]
+    # What refuses a deletion: name of the dependants → (table, column that refers to the row).
+    dependants: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    # In the names of its bodies. Empty: as the row.
+    name: str = ""
 
-    async def change(work: UnitOfWork, before: R, wanted: Body) -> R:
-        _refuse_unusable_values(noun, wanted)
-        return await work.update(table, before, with_given(before, wanted))
+    @cached_property
+    def new_body(self) -> type[Body]:
+        return new_of(self.noun)(_empty_body(f"New{self.name or self.table.record.__name__}"))
 
-    return create, change
+    @cached_property
+    def change_body(self) -> type[Body]:
+        return change_of(self.noun)(_empty_body(f"{self.name or self.table.record.__name__}Change"))
+
+    async def create(self, work: UnitOfWork, wanted: Body) -> R:
+        return await create_row(work, self.noun, self.table, wanted)
+
+    async def change(self, work: UnitOfWork, before: R, wanted: Body) -> R:
+        _refuse_unusable_values(self.noun, wanted)
+        return await work.update(self.table, before, with_given(before, wanted))
+
+    async def delete(self, work: UnitOfWork, row: R) -> None:
+        await refuse_if_needed(work, self.table, row, self.dependants)
+        await work.delete(self.table, row)
+
+
+def _empty_body(name: str) -> type[Body]:
+    return msgspec.defstruct(name, (), bases=(Body,), module=__name__, frozen=True, kw_only=True)  # type: ignore[return-value]
 
 
 async def create_row(work: UnitOfWork, noun: nouns.Noun, table: Table[R], wanted: Body, **resolved: Any) -> R:
