@@ -43,14 +43,14 @@ BUDGET = {
     "control/web": 6970,
     "converge": 3000,
     "converge/health_checks": 60,
-    "converge/host": 5090,
+    "converge/host": 5080,
     "converge/manifest": 3320,
     "converge/providers": 1720,
     "converge/resources": 1630,
-    "foundation": 1110,
+    "foundation": 1100,
     "nouns": 450,
     "packaging": 350,
-    "push": 1880,
+    "push": 1870,
 }
 
 

@@ -7,14 +7,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from mainstay.agent.job_documents import Place
 from mainstay.converge.host.files import Files
 from mainstay.converge.report import Event, Report
 from mainstay.converge.resources.file import FileState
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.agent.job_documents import Place
-
 
 COMPARED_FIELDS = (
     "type",

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from mainstay.converge.host.written_files import WrittenFiles
 from mainstay.converge.manifest.scope import SecretMembers, holds_secret, taint
 from mainstay.converge.report import FAILED, UNMET, Event, Report
 from mainstay.converge.resources.file import PRESENT, FileState
+from mainstay.foundation import Any
+from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.text import KeptSecret, Tainted, keep_end, keep_ends, line_problem, shorten
 from mainstay.foundation.vault import is_vault_reference
 from mainstay.foundation.yaml.scalars import leaves, with_leaves
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from typing import Any
+SchemaPath = tuple[str, ...]
+# Like a schema path, with the numbers of items.
+Place = tuple[str, ...]
 
-    from mainstay.converge.host.written_files import WrittenFiles
-    from mainstay.foundation.faults import DoesNotLoad
-
-    SchemaPath = tuple[str, ...]
-    # Like a schema path, with the numbers of items.
-    Place = tuple[str, ...]
 
 CREATE = "create"
 OUTPUT_KEYS = ("properties", "instance_id", "instance_data")

@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
+from mainstay.converge.contract import Change, Provider, Resource, ResourceType
 from mainstay.converge.failures import Failure
-from mainstay.foundation import Struct
+from mainstay.converge.history import Ledger
+from mainstay.converge.host.host import Host
+from mainstay.foundation import Any, Struct
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
+Step = tuple[Resource, Any, Change]
 
-    from mainstay.converge.contract import Change, Provider, Resource, ResourceType
-    from mainstay.converge.history import Ledger
-    from mainstay.converge.host.host import Host
-
-    Step = tuple[Resource, Any, Change]
 
 # Bounds the search for resources to read ahead: scanning a long manifest for each resource would cost more.
 FARTHEST_AHEAD = 1000

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mainstay.converge.command_words import join_words, split_words
+from mainstay.converge.contract import Property, Resource, ResourceType, State
+from mainstay.converge.report import Event
 from mainstay.converge.value_kinds import COMMAND, Unfit, ValueKind
+from mainstay.foundation import Any
 from mainstay.foundation.text import REDACTED, Tainted, shorten
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
+Properties = Mapping[str, Property]
 
-    from mainstay.converge.contract import Property, Resource, ResourceType, State
-    from mainstay.converge.report import Event
-
-    Properties = Mapping[str, Property]
 
 # Redacting shorter values would damage ordinary words.
 SHORTEST_SECRET = 4

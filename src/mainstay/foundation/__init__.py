@@ -8,13 +8,13 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar, dataclass_transform
+    from typing import IO, Any, ClassVar, NoReturn, TypeAlias, dataclass_transform
 else:
     # Only mypy reads them; the import of `typing` takes longer than the run of a small manifest.
-    Any = object
+    Any = IO = NoReturn = TypeAlias = object
     dataclass_transform = lambda **_: lambda cls: cls  # noqa: E731
 
-__all__ = ["Any", "Struct"]
+__all__ = ["IO", "Any", "NoReturn", "Struct", "TypeAlias"]
 
 
 @dataclass_transform(eq_default=False)

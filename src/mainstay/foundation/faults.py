@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from mainstay.foundation import Struct
+from collections.abc import Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, TypeAlias
+from mainstay.foundation import Any, Struct, TypeAlias
 
 # Keys and indexes from the root of a document. The text of a type: nothing evaluates it in a run.
 DocumentPath: TypeAlias = "tuple[str | int, ...]"

@@ -4,12 +4,10 @@ each module what it registers."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from types import ModuleType
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import ModuleType
-    from typing import Any
+from mainstay.foundation import Any
 
 
 def module_names(folders: Iterable[str]) -> list[str]:

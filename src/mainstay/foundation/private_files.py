@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import TypeAlias
+from mainstay.foundation import TypeAlias
 
-    FilePath: TypeAlias = str | os.PathLike[str]
+FilePath: TypeAlias = "str | os.PathLike[str]"
 
 
 def write_private_file(

@@ -10,12 +10,10 @@ import fcntl
 import os
 import stat
 import zlib
+from collections.abc import Collection, Iterator
 from hashlib import sha256
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from typing import IO
+from mainstay.foundation import IO
 
 CHUNK_BYTES = 1 << 20
 DIGEST_LENGTH = 64

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from mainstay.converge.host.bundles import BundleEntry, write_entries
+from mainstay.foundation import IO
 from mainstay.push.content_store import ContentStore, TransferRefused, unpack_content
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import IO
 
 CHUNK_BYTES = 1 << 20
 LARGEST_INDEX_BYTES = 16 * 1024 * 1024

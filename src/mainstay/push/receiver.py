@@ -9,29 +9,23 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator, Mapping
 from shutil import rmtree
 
 from mainstay.converge.apply import Options
+from mainstay.converge.contract import Resource
 from mainstay.converge.failures import StopFlag, Stopped
 from mainstay.converge.host.bundles import BundleRefused, unpacking_directory
 from mainstay.converge.host.state import StateDirectory, Unusable, state_path
 from mainstay.converge.json_lines import event_lines, finite
 from mainstay.converge.manifest.hierarchy import DataLayer
-from mainstay.converge.report import STABLE, Observer
-from mainstay.converge.run import Locked, RunRequest, run
+from mainstay.converge.report import STABLE, Event, Observer, Report
+from mainstay.converge.run import Locked, RunRequest, Session, run
 from mainstay.converge.value_kinds import conceal
+from mainstay.foundation import IO, Any
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.push.content_store import ContentStore, TransferRefused
 from mainstay.push.delivery import Delivery
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import IO, Any
-
-    from mainstay.converge.contract import Resource
-    from mainstay.converge.report import Event, Report
-    from mainstay.converge.run import Session
 
 MARK = b"mainstay-push "
 STOP = b"stop\n"

@@ -7,17 +7,12 @@ import shutil
 import stat
 import tarfile
 import zipfile
+from collections.abc import Callable, Iterator
 
-from mainstay.foundation import Struct
+from mainstay.converge.host.state import StateDirectory
+from mainstay.foundation import IO, Struct
 from mainstay.foundation.faults import refused
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import IO
-
-    from mainstay.converge.host.state import StateDirectory
 
 MANIFEST_NAME = "manifest.yaml"
 MOST_ENTRIES = 10_000

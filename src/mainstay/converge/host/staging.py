@@ -7,15 +7,10 @@ import os
 
 from mainstay.converge.host.file_reading import DIRECTORY_FLAGS, ErrorsAt, read_all
 from mainstay.converge.host.files import Files, give_away, require_placed, sync_file_system, unlink_quietly
+from mainstay.converge.host.parents import Place
 from mainstay.converge.host.state import TEMP_PREFIX
-from mainstay.foundation import Struct
+from mainstay.foundation import IO, Struct
 from mainstay.foundation.digests import sha256_of_pieces
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import IO
-
-    from mainstay.converge.host.parents import Place
 
 RENAME_EXCHANGE = 2
 

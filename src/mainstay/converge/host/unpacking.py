@@ -10,19 +10,15 @@ import stat as modes
 import tarfile
 import time
 import zipfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mainstay.converge.failures import Failure, Stopped, TimedOut
 from mainstay.converge.host.file_reading import DIRECTORY_FLAGS
 from mainstay.converge.host.files import give_away
-from mainstay.foundation import Struct
+from mainstay.foundation import IO, Any, Struct
 from mainstay.foundation.private_files import Closing, write_all
 from mainstay.foundation.text import shorten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import IO, Any
 
 CHUNK_BYTES = 1024 * 1024
 LONGEST_TARGET = 4095

@@ -10,6 +10,8 @@ from mainstay.converge.manifest.resource_reading import (
     COMMON,
     LONGEST_SHOWN_IDENTITY,
     STRUCTURED,
+    Defaults,
+    Known,
     ReadingContext,
     ResourceReading,
     may_be_sensitive,
@@ -21,10 +23,6 @@ from mainstay.foundation.faults import DocumentPath
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.scalars import Node, PlainScalar
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.manifest.resource_reading import Defaults, Known
 
 # Types of a related manifest family that are refused by name.
 UNSUPPORTED_TYPES = {"scaffold"}

@@ -6,27 +6,23 @@ Whether files exist is asked through `Surroundings`, which the caller provides.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 
+from mainstay.converge.contract import Resource
+from mainstay.converge.manifest import Manifest
 from mainstay.converge.manifest.expressions import Expression, Template, split
 from mainstay.converge.manifest.faults import foreign_problem
 from mainstay.converge.manifest.scope import BadExpression
 from mainstay.converge.value_kinds import COMMAND
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.faults import DocumentPath, Fault
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import shorten
 from mainstay.foundation.yaml.document import locate, nearest_place, parse
 from mainstay.foundation.yaml.scalars import Node, leaves, node_at
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
+Finding = tuple[DocumentPath, str]
 
-    from mainstay.converge.contract import Resource
-    from mainstay.converge.manifest import Manifest
-
-    Finding = tuple[DocumentPath, str]
 
 # Syntax that only a shell understands, outside quotes: pattern and how a warning names it.
 SHELL_SYNTAX = (

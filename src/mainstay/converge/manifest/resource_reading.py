@@ -37,11 +37,10 @@ if TYPE_CHECKING:
     from mainstay.converge.value_kinds import ValueKind
     from mainstay.foundation.faults import DocumentPath
 
-    # A type, its properties, and the kinds of those properties that take a constant text unchanged.
-    Known: TypeAlias = tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]
-    # The `defaults` of a list of resources, and their path, which is empty without them.
-    Defaults: TypeAlias = tuple[dict[str, Node], DocumentPath]
-
+# A type, its properties, and the kinds of those properties that take a constant text unchanged.
+Known: TypeAlias = "tuple[ResourceType, dict[str, Property], dict[str, ValueKind]]"
+# The `defaults` of a list of resources, and their path, which is empty without them.
+Defaults: TypeAlias = "tuple[dict[str, Node], DocumentPath]"
 LONGEST_SHOWN_IDENTITY = 200
 # Every report shows these, also of sensitive resources.
 SHOWN_PROPERTIES = frozenset(("alias", "ensure", "provider", "require", "subscribe", "tags"))

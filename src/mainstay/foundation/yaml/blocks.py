@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 
+from mainstay.foundation import Any, TypeAlias
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.yaml.scalars import CORE, FIRST_OF_CORE, Node, PlainScalar
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, TypeAlias
+# Column of the line, column after its dash (0 without a dash), key, value (None if it follows below).
+Line: TypeAlias = "tuple[int, int, str | None, Any]"
 
-    # Column of the line, column after its dash (0 without a dash), key, value (None if it follows below).
-    Line: TypeAlias = tuple[int, int, str | None, Any]
 
 # Unquoted text begins with a character that has no other meaning there; `: ` and ` #` would end it.
 UNQUOTED = r"(?!\.\.\.)[A-Za-z0-9_/.~$+(][!-9;-~]*+(?:(?::(?=[!-~])|\ ++(?=[!\"$-9;-~]|:+[!-~]))[!-9;-~]*+)*+"

@@ -7,18 +7,16 @@ text again to find its position.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from mainstay.foundation import TypeAlias
 from mainstay.foundation.faults import DocumentPath, DoesNotLoad, Fault, refused
 from mainstay.foundation.yaml import blocks
+from mainstay.foundation.yaml.scalars import Node
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import TypeAlias
+# Path → (position of its key, position of its value), each as (line, column).
+Places: TypeAlias = "dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]]"
 
-    from mainstay.foundation.yaml.scalars import Node
-
-    # Path → (position of its key, position of its value), each as (line, column).
-    Places: TypeAlias = dict[DocumentPath, tuple[tuple[int, int], tuple[int, int]]]
 
 LARGEST_DOCUMENT_BYTES = 256 * 1024 * 1024
 

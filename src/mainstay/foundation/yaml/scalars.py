@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, TypeAlias
+from mainstay.foundation import Any, TypeAlias
 
 # Maps, lists, text, and plain scalars that may be more than text.
 Node: TypeAlias = "dict[str, Node] | list[Node] | str | PlainScalar"

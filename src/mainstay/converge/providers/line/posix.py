@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import stat as modes
+from collections.abc import Sequence
 
 from mainstay.converge.contract import NEW_SECRET, Change, Provider
 from mainstay.converge.failures import DesiredStateFailed, Failure
 from mainstay.converge.host.files import FileWrite
+from mainstay.converge.host.host import Host
 from mainstay.converge.line_edits import LONGEST_SEARCHED_BYTES, Document
 from mainstay.converge.replacing import keep_backup, validator_of
 from mainstay.converge.resources.file import ABSENT, DIRECTORY, LINK, PRESENT, REFUSE, REPLACE
 from mainstay.converge.resources.line import TYPE, Line, LineState, rule_of
-from mainstay.foundation import Struct
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.digests import sha256_of
 from mainstay.foundation.text import without_removed_lines
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+Step = tuple[Line, Any, Change]
 
-    from mainstay.converge.host.host import Host
-
-    Step = tuple[Line, Any, Change]
 
 LARGEST_FILE_BYTES = 64 * 1024 * 1024
 KINDS = {modes.S_IFREG: PRESENT, modes.S_IFDIR: DIRECTORY, modes.S_IFLNK: LINK}
