@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +15,18 @@ from browser_session import WebSession
 from control_plane import Client, Server, running
 from mainstay.control.access import Caller, Role
 from mainstay.control.api.bodies import MAX_SEPARATORS, PARSED_ON_LOOP_BYTES, DecodedBody
+from mainstay.control.api.contract import Call, Dependencies, Readiness
+from mainstay.control.api.endpoints.events import ENDPOINTS
 from mainstay.control.api.errors import HttpRefusal
-from mainstay.control.api.limits import BYTES_PER_REQUEST, RequestLimits
+from mainstay.control.api.limits import BYTES_PER_REQUEST, FailedAttempts, RequestLimits
 from mainstay.control.api.long_poll import MAX_SHARED_LONG_POLLS, LongPollSlots
+from mainstay.control.api.prometheus import ServerMetrics
+from mainstay.control.operations.machinery.definitions import Definitions
+from mainstay.control.operations.machinery.unit_of_work import OperationTools
+from mainstay.control.rulebook import installed_rulebook
+from mainstay.control.settings import ServerSettings
+from mainstay.control.store.engine.contract import Transaction
+from mainstay.control.store.engine.sqlite import SqliteStore
 from scenario import Scenario
 
 RATE = 50
@@ -143,3 +156,77 @@ def test_a_body_of_very_many_values_is_refused_before_it_is_decoded() -> None:
     assert DecodedBody.of(b'{"a":"' + b"," * (2 * MAX_SEPARATORS) + b'"}', PARTICIPANT).fault is None
     members = b",".join(b'"resource%06d":"changed"' % number for number in range(MAX_SEPARATORS))
     assert DecodedBody.of(b"{" + members + b"}", agent(1)).fault is None
+
+
+class CountingStore(SqliteStore):
+    """Counts the snapshots that are read."""
+
+    reads = 0
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Transaction]:
+        self.reads += 1
+        async with super().reading() as tx:
+            yield tx
+
+
+async def _record(store: SqliteStore, participant_id: str) -> None:
+    async with store.transaction() as tx:
+        await tx.execute(
+            "INSERT INTO events (id, created_at, updated_at, type, initiator_type, initiator_id, entity_id, properties,"
+            " participant_id, ordinal) VALUES (lower(hex(randomblob(16))), 1, 1, 'token.updated', 'system', 's', 'e',"
+            " '{}', :id, 1)",
+            id=participant_id,
+        )
+        tx.announce("events")
+
+
+def test_event_streams_are_fed_by_one_reader_and_share_their_queries(tmp_path: Path) -> None:
+    (endpoint,) = [each for each in ENDPOINTS if each.path.endswith("/stream")]
+    count = 50
+
+    async def follow(dependencies: Dependencies, received: list[bytes]) -> None:
+        caller = Caller(Role.PARTICIPANT, "t", participant_id="p", token_hash="h")
+        answer = await endpoint.act(Call(dependencies, {}, [], {}, b"", caller, ""))
+        assert answer.stream is not None
+        async for piece in answer.stream:
+            received.append(piece)
+
+    async def main() -> None:
+        store = CountingStore(tmp_path / "store.db")
+        await store.migrate()
+        dependencies = Dependencies(
+            store,
+            ServerSettings(),
+            OperationTools(Definitions(installed_rulebook())),
+            lambda: datetime.now(UTC),
+            ServerMetrics(),
+            RequestLimits(0),
+            FailedAttempts("codes"),
+            FailedAttempts("tokens"),
+            Readiness(),
+        )
+        received: list[list[bytes]] = [[] for _ in range(count)]
+        streams = [asyncio.create_task(follow(dependencies, each)) for each in received]
+        hub = dependencies.live
+
+        async def until(condition: Callable[[], bool]) -> None:
+            async with asyncio.timeout(20):
+                while not condition():
+                    await asyncio.sleep(0.01)
+
+        await until(lambda: all(received) and hub.ready.is_set())
+        before = store.reads
+        for number in range(1, 4):
+            await _record(store, "another")
+            await until(lambda number=number: hub.newest == number)  # type: ignore[misc]
+        # One for each event, by the reader.
+        assert store.reads - before <= 6
+        before = store.reads
+        # The token does not exist, so the streams end instead of handing out the event that they have read.
+        await _record(store, "p")
+        await until(lambda: all(stream.done() for stream in streams))
+        assert store.reads - before <= 4
+        await store.close()
+
+    asyncio.run(main())

@@ -17,9 +17,9 @@ import seed_text
 from browser_session import WebSession, signed_in
 from control_plane import Client, Cluster, Server, running
 from mainstay.control.access import Caller, Role
+from mainstay.control.api import live_hub as live
+from mainstay.control.api.live_hub import LiveHub
 from mainstay.control.store.engine.sqlite import SqliteStore
-from mainstay.control.web import live
-from mainstay.control.web.live import LiveHub
 from scenario import Scenario, unique
 
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")

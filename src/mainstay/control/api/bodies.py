@@ -20,7 +20,7 @@ MAX_DEPTH = 64
 # A larger body is parsed in a thread.
 PARSED_ON_LOOP_BYTES = 64 * 2**10
 # Commas and colons of a large body: one of many short values takes far longer to parse than others of its size.
-MAX_SEPARATORS = 200_000
+MAX_SEPARATORS = 100_000
 # A report of an agent is never refused for its length, and has more bytes than this for each.
 BYTES_PER_SEPARATOR = 6
 # Possessive, and accepts an unterminated string: a retry from every quote would take quadratic time.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mainstay.control.access import Caller
 from mainstay.control.api.bodies import parse_body, parse_change
 from mainstay.control.api.limits import FailedAttempts, RequestLimits
+from mainstay.control.api.live_hub import LiveHub
 from mainstay.control.api.long_poll import UNAVAILABLE_SECONDS, LongPollSlots, first_of
 from mainstay.control.api.open_connections import OpenConnections
 from mainstay.control.api.prometheus import FigureReader, ServerMetrics
@@ -82,8 +83,13 @@ class Dependencies:
     long_poll_slots: LongPollSlots = field(default_factory=LongPollSlots)
     open_connections: OpenConnections = field(default_factory=OpenConnections)
     figures: FigureReader = field(default_factory=FigureReader)
+    # Feeds all streams of this process.
+    live: LiveHub = field(init=False)
     # Whether these are the dependencies of the second port, which only operators reach.
     is_health_port: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "live", LiveHub(self.store, self.readiness.stopping))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from mainstay.control.api.admission import refuse_role
 from mainstay.control.api.contract import Call
 from mainstay.control.api.errors import refusal_answer
 from mainstay.control.api.inner_calls import find_endpoint
+from mainstay.control.api.live_hub import LiveHub
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
-from mainstay.control.web.live import LiveHub
 
 Audience = Literal["everyone", "provider", "admin"]
 

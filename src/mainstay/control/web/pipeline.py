@@ -27,7 +27,6 @@ from mainstay.control.api.contract import Call, Dependencies
 from mainstay.control.api.errors import HttpRefusal
 from mainstay.control.web import sessions
 from mainstay.control.web.contract import ApiRefusal, PageAnswer, PageCall, WebPage
-from mainstay.control.web.live import LiveHub
 from mainstay.control.web.navigation import read_navigation
 from mainstay.control.web.pages import all_pages
 from mainstay.control.web.rendering import render, render_block
@@ -80,7 +79,7 @@ ERROR_TITLES = {
 class WebPipeline:
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
-        self._hub = LiveHub(dependencies.store, dependencies.readiness.stopping)
+        self._hub = dependencies.live
 
     def routes(self) -> Sequence[HttpRoute]:
         pages = (HttpRoute(page.method, page.path, partial(self._serve, page)) for page in all_pages())
@@ -176,6 +175,9 @@ class WebPipeline:
             where = request.url
             target = "/signin" if where == "/" else f"/signin?next={quote(where, safe='')}"
             return HttpResponse(status=303, headers={"Location": target})
+        if status == 429:
+            # A refusal must cost less than what it refuses: no session and no side bar.
+            return _error_response(BARE_FRAME, status, document, headers)
         caller, session = None, None
         # Without a session, or without a database, the error has no side bar.
         with contextlib.suppress(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,6 @@ from mainstay.control.operations import events, subscriptions
 from mainstay.control.operations.events import EventsCheckpoint, EventView
 from mainstay.control.operations.machinery.consumer_view import refuse_as_criterion
 from mainstay.control.operations.machinery.refusals import BadInput
-from mainstay.control.operations.machinery.unit_of_work import EVENT_TOPIC
 from mainstay.control.operations.subscriptions import Acknowledged, Acknowledgement, LeasedEvents, LeaseRequest
 from mainstay.control.store.engine.paging import parse_listing
 from mainstay.control.store.events import EVENTS
@@ -82,31 +82,52 @@ async def _send_events(call: Call, last: int, deleted: int) -> AsyncIterator[byt
         yield f"id: {deleted}\nevent: reset\ndata: ".encode() + data + b"\n\n"
         last = deleted
     dependencies, caller = call.dependencies, call.required_caller
-    store, stopping = dependencies.store, dependencies.readiness.stopping
-    with dependencies.long_poll_slots.taken(caller), dependencies.open_connections.opened(caller) as connection:
+    hub, stopping = dependencies.live, dependencies.readiness.stopping
+    with (
+        dependencies.long_poll_slots.taken(caller),
+        dependencies.open_connections.opened(caller) as connection,
+        hub.attached(caller, keeps_messages=False) as woken,
+    ):
         while not (stopping.is_set() or connection.ended.is_set()):
-            with store.bus.listening(EVENT_TOPIC) as committed:
-                await events.number(store)
-                async with call.reading() as work:
-                    found = await subscriptions.events_after(work, last, STREAMED_AT_ONCE)
-                    newest = await last_number(work.tx)
-                if found:
-                    with contextlib.suppress(HttpRefusal):
-                        await dependencies.open_connections.confirm(connection, store, dependencies.clock)
-                for event in found:
-                    if connection.ended.is_set():
-                        return
-                    number = event.sequence_number or last
-                    text = msgspec.json.encode(event)
-                    yield f"id: {number}\nevent: {event.type}\ndata: ".encode() + text + b"\n\n"
-                    last = number
-                if found:
-                    continue
-                # Skips events that the caller may not read.
-                last = max(last, newest)
-                await first_of((committed, stopping, connection.ended), HEARTBEAT_SECONDS)
-                if not committed.is_set():
-                    yield b": still here\n\n"
+            if not hub.ready.is_set():
+                await first_of((hub.ready, stopping, connection.ended), HEARTBEAT_SECONDS)
+                continue
+            woken.changed.clear()
+            newest = hub.newest or 0
+            key = (caller.role, caller.participant_id, last, newest)
+            found = await hub.share(key, partial(_read_after, call, last)) if last < newest else []
+            if found:
+                with contextlib.suppress(HttpRefusal):
+                    await dependencies.open_connections.confirm(connection, dependencies.store, dependencies.clock)
+            for number, message in found:
+                if connection.ended.is_set():
+                    return
+                yield message
+                last = number
+            if len(found) == STREAMED_AT_ONCE:
+                continue
+            # Skips events that the caller may not read.
+            last = max(last, newest)
+            await first_of((woken.changed, stopping, connection.ended), HEARTBEAT_SECONDS)
+            if not woken.changed.is_set():
+                yield b": still here\n\n"
+                # Events of others have moved the position.
+                last = max(last, hub.newest or 0) if not woken.changed.is_set() else last
+
+
+async def _read_after(call: Call, last: int) -> list[tuple[int, bytes]]:
+    """Numbers and messages of the next events that the caller may read."""
+    async with call.reading() as work:
+        found = await subscriptions.events_after(work, last, STREAMED_AT_ONCE)
+    return [
+        (
+            event.sequence_number or last,
+            f"id: {event.sequence_number}\nevent: {event.type}\ndata: ".encode()
+            + msgspec.json.encode(event)
+            + b"\n\n",
+        )
+        for event in found
+    ]
 
 
 ENDPOINTS = (

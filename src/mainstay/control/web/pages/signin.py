@@ -43,6 +43,8 @@ async def _sign_in(call: PageCall) -> PageAnswer:
         sessions.refuse_plain_http(dependencies, call.call.scheme, call.call.client)
         cookie = await sessions.sign_in(dependencies, call.posted("token"), call.call.client)
     except HttpRefusal as refusal:
+        if refusal.code == "rate_limited":
+            raise
         form = _form(call, fault=str(refusal), status=refusal.status, next_page=next_page)
         return replace(form, headers=refusal.headers)
     cookies = _cookies_of(call)
