@@ -18,8 +18,8 @@ from scenario import Scenario, unique
 SIMPLE: Any = seed_text.block("Example 1: Simple VM Lifecycle")
 
 
-def as_json(shell: Shell, caller: Any, *words: str) -> Any:
-    return json.loads(shell.run(caller, *words, "--json").stdout)
+def as_json(shell: Shell, caller: Any, *words: str, code: int = 0) -> Any:
+    return json.loads(shell.run(caller, *words, "--json", code=code).stdout)
 
 
 def test_agents_are_disabled_enabled_and_removed_by_name_or_id(shell: Shell, scenario: Scenario) -> None:
@@ -75,6 +75,29 @@ def test_the_capacity_of_an_agent_is_set_changed_and_removed(shell: Shell, scena
     kind = scenario.service_type()["name"]
     shell.run(scenario.admin, "agents", "add", name := unique("host"), "--serves", kind, "--capacity", "0")
     assert scenario.admin.get(f"/agents?name={name}")["items"][0]["capacity"] == 0
+
+
+def test_an_agent_is_drained_and_takes_services_again(shell: Shell, scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type())
+    drained = shell.run(scenario.provider, "agents", "drain", scenario.agent_id)
+    assert "is draining: it takes no new services" in drained.stdout
+    assert "the drain does not move services" in drained.stdout
+    listed = shell.run(scenario.provider, "agents").stdout
+    assert ", draining" in listed
+    left = as_json(shell, scenario.provider, "agents", "drain", scenario.agent_id, "--wait", code=1)["left"]
+    assert [each["serviceId"] for each in left] == [service["id"]]
+    # A service with a job moves after it; nothing completes this one.
+    words = ["agents", "drain", scenario.agent_id, "--move", "--wait", "--timeout", "1s"]
+    late = shell.run(scenario.provider, *words, code=4)
+    assert "The drain continues; follow it with `mainstay agents drain" in late.stdout
+    scenario.complete(service)
+    failed = shell.run(scenario.provider, *words[:4], "--wait", code=1)
+    assert "does not say `movable: true`" in " ".join(failed.stdout.split())
+    scenario.admin.delete(f"/services/{service['id']}?force=true")
+    empty = shell.run(scenario.provider, *words[:4], "--wait")
+    assert "No service is left on it." in empty.stdout
+    assert "takes new services again" in shell.run(scenario.provider, "agents", "undrain", scenario.agent_id).stdout
+    assert scenario.admin.get(f"/agents/{scenario.agent_id}")["draining"] is False
 
 
 def test_a_removal_on_a_terminal_asks_first(shell: Shell, scenario: Scenario) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from mainstay.control.operations import agents, browser_sessions, jobs, orphans, plans
+from mainstay.control.operations import agents, browser_sessions, drains, jobs, orphans, plans
 from mainstay.control.operations.events import chain_next
 from mainstay.control.operations.machinery.unit_of_work import OperationTools, UnitOfWork
 from mainstay.control.operations.retention import delete_expired
@@ -57,6 +57,8 @@ TASKS = (
     Task("combine_agent_loads", 1.0, lambda work: combine_rows(work.tx, COMBINED_LOADS)),
     # Deletes rows that are older than the retention settings allow, a few in each transaction.
     Task("delete_expired", 60.0, delete_expired),
+    # Moves the services of draining agents one after another, and records which could not move.
+    Task("drain_agents", 1.0, drains.advance),
     # Marks agents that have sent no request for a while as Disconnected.
     Task("disconnect_silent_agents", 10.0, _disconnect_agents),
     # Deletes browser sessions that have ended.

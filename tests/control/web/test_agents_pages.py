@@ -114,6 +114,23 @@ def test_an_agent_is_changed_disabled_and_enabled(browser: WebSession, scenario:
     assert scenario.admin.get(f"/agents/{scenario.agent_id}")["status"] == "Disconnected"
 
 
+def test_an_agent_is_drained_and_the_page_shows_what_is_left(browser: WebSession, scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type())
+    page, path = f"/agents/{scenario.agent_id}", f"/agents/{scenario.agent_id}/drain"
+    assert ">Drain<" in browser.get(page).text
+    browser.post(path, {"wanted": "drain"}, csrf=browser.csrf)
+    shown = browser.get(page).text
+    assert "This agent takes no new services." in shown
+    assert service["name"] in shown
+    assert "the drain does not move services" in shown
+    assert "draining" in browser.get("/agents").text
+    browser.post(path, {"wanted": "move"}, csrf=browser.csrf)
+    assert scenario.admin.get(f"/agents/{scenario.agent_id}/drain")["move"] is True
+    assert "Its services move one after another" in browser.get(page).text
+    browser.post(path, {"wanted": "end"}, csrf=browser.csrf)
+    assert scenario.admin.get(f"/agents/{scenario.agent_id}")["draining"] is False
+
+
 def test_a_provider_cannot_enable_what_an_admin_disabled(server: Server, scenario: Scenario) -> None:
     scenario.admin.patch(f"/agents/{scenario.agent_id}", {"status": "Disabled"})
     browser = as_token(server, scenario.provider.token)

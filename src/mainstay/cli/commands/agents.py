@@ -10,7 +10,8 @@ An agent serves its own participant. `agents grant AGENT-TYPE PARTICIPANT` lets 
 too, `agents withdraw` ends that for new orders; both are for admins. `agents add` grants when an admin adds the agent,
 unless --no-grant is given.
 
-A disabled agent gets no orders and its requests are refused; its services stay. `agents remove` removes an agent without
+`agents drain AGENT` gives an agent no new services; with --move its services go to other agents of its provider, one
+after another. A disabled agent gets no orders and its requests are refused; its services stay. `agents remove` removes an agent without
 living services. `agents install-command` is for agents of other programs, whose agent type has templates."""
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mainstay.agent.client import Client
 from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, whole_number
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
+from mainstay.cli.remote.drains import configure_drain, drain, undrain
 from mainstay.cli.remote.enrolment_codes import (
     configure_code,
     configure_revocation,
@@ -67,6 +69,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ),
         Verb("disable", "give an agent no orders and refuse its requests", _set_status, of="AGENT"),
         Verb("enable", "admit a disabled agent again", _set_status, of="AGENT"),
+        Verb("drain", "give an agent no new services, and move its services", drain, configure_drain, of="AGENT"),
+        Verb("undrain", "end the drain of an agent", undrain, of="AGENT"),
         removal_verb(
             PATH,
             "AGENT",
@@ -192,7 +196,7 @@ def _row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) ->
     last_seen = agent["lastStatusUpdate"]
     return [
         agent["name"],
-        (agent["status"], COLOURS.get(agent["status"], "")),
+        (f"{agent['status']}{', draining' if agent.get('draining') else ''}", COLOURS.get(agent["status"], "")),
         "never" if agent["status"] == "New" else f"{age(last_seen)} ago",
         serves,
         ", ".join(agent["tags"]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +27,7 @@ LackReason = Literal[
     "value_not_free",
     "offline",
     "no_blueprints",
+    "clean_up_owed",
 ]
 _PHRASES: Mapping[LackReason, str] = {
     "disabled": "disabled",
@@ -38,6 +39,7 @@ _PHRASES: Mapping[LackReason, str] = {
     "value_not_free": "pool {pool} does not have the given value free",
     "offline": "not connected",
     "no_blueprints": "does not support blueprints",
+    "clean_up_owed": "still owes a clean-up of this service",
 }
 
 
@@ -150,11 +152,15 @@ def find_lack(agent: ServingAgent, needs: Sequence[PoolNeed], rooms: PoolRooms) 
     return None
 
 
-def find_move_lack(agent: ServingAgent) -> Lack | None:
-    """Why a service cannot move to the agent, whatever it needs there."""
-    if agent.status not in ("Connected", "Disabled"):
+def find_move_lack(agent: ServingAgent, owing: Container[str]) -> Lack | None:
+    """Why a service cannot move to the agent, whatever it needs there. `owing`: agents that owe a clean-up of it."""
+    if agent.status == "Disabled":
+        return Lack("disabled")
+    if agent.status != "Connected":
         return Lack("offline")
-    return None if agent.supports_blueprints or agent.status == "Disabled" else Lack("no_blueprints")
+    if agent.agent_id in owing:
+        return Lack("clean_up_owed")
+    return None if agent.supports_blueprints else Lack("no_blueprints")
 
 
 @dataclass(frozen=True, slots=True)

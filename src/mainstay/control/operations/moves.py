@@ -9,6 +9,7 @@ import msgspec
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.moves import CONNECTED
 from mainstay.control.domain.orphans import EndClean, on_failed_move
+from mainstay.control.domain.placement import ServingAgent, pool_needs
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.domain.properties.schema import PropertySchema
 from mainstay.control.domain.refusals import TerminalState
@@ -16,8 +17,8 @@ from mainstay.control.operations import orphans
 from mainstay.control.operations.machinery import job_chains, pool_allocation
 from mainstay.control.operations.machinery.bodies import Body, Id
 from mainstay.control.operations.machinery.job_chains import OrderedChanges
-from mainstay.control.operations.machinery.placement import admit_named
-from mainstay.control.operations.machinery.property_decisions import relocate_properties
+from mainstay.control.operations.machinery.placement import PlacementRequest, admit_named, find_candidates, place
+from mainstay.control.operations.machinery.property_decisions import relocate_properties, relocation_questions
 from mainstay.control.operations.machinery.refusals import BadInput, Conflict
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.orphans import HostRemains
@@ -30,7 +31,7 @@ from mainstay.control.operations.services import (
 from mainstay.control.store.agents import AGENTS, AgentRow
 from mainstay.control.store.blueprints import is_movable
 from mainstay.control.store.jobs import JobChainRow, JobRow, active_job, was_claimed
-from mainstay.control.store.orphans import OrphanSnapshot, open_of_agent
+from mainstay.control.store.orphans import OrphanSnapshot, agents_owing, open_of_agent
 from mainstay.control.store.service_types import find_version
 from mainstay.control.store.services import ServiceRow
 
@@ -74,6 +75,37 @@ async def move(work: UnitOfWork, service: ServiceRow, wanted: MoveRequest, if_ve
     return changes
 
 
+async def move_off(work: UnitOfWork, service: ServiceRow) -> JobRow:
+    """Moves a service to another agent of the same provider, which placement chooses."""
+    definition = await job_chains.definition_of(work, service)
+    if service.status in definition.lifecycle.terminal_states:
+        raise TerminalState(service.status)
+    await _refuse_immovable(work, service)
+    _refuse_initial_state(service, definition.lifecycle)
+    active = await active_job(work.tx, service.id)
+    if active is not None:
+        raise active_job_refusal(active)
+    found = await find_version(work.tx, service.service_type_id, hold=True)
+    source = await AGENTS.require(work.tx, service.agent_id)
+    schema = definition.properties
+    request = PlacementRequest(
+        type_id=service.service_type_id,
+        type_name="" if found is None else found.name,
+        consumer_id=service.consumer_id,
+        provider_id=source.provider_id,
+        needs=pool_needs(relocation_questions(work, schema, _place_of(service, source), service.properties)),
+        moves_from=source,
+        owing=frozenset(await agents_owing(work.tx, service.id)),
+    )
+
+    async def take(agent: ServingAgent) -> JobRow:
+        target = await AGENTS.require(work.tx, agent.agent_id)
+        changes = await _relocate(work, service, target, schema, elsewhere=True)
+        return await job_chains.start_move(work, service, definition.lifecycle, target, changes)
+
+    return await place(work, request, await find_candidates(work, request), take)
+
+
 async def _find_target(work: UnitOfWork, service: ServiceRow, agent_id: str) -> AgentRow:
     found = await find_version(work.tx, service.service_type_id, hold=True)
     type_name = "" if found is None else found.name
@@ -109,11 +141,8 @@ def _refuse_initial_state(service: ServiceRow, lifecycle: Lifecycle) -> None:
         )
 
 
-async def _relocate(
-    work: UnitOfWork, service: ServiceRow, target: AgentRow, schema: PropertySchema
-) -> OrderedChanges:
-    source = await AGENTS.require(work.tx, service.agent_id)
-    place = PropertyTarget(
+def _place_of(service: ServiceRow, target: AgentRow) -> PropertyTarget:
+    return PropertyTarget(
         operation=Operation.UPDATE,
         state=service.status,
         service_id=service.id,
@@ -124,13 +153,21 @@ async def _relocate(
         group_id=service.group_id,
         moves=True,
     )
+
+
+async def _relocate(
+    work: UnitOfWork, service: ServiceRow, target: AgentRow, schema: PropertySchema, *, elsewhere: bool = False
+) -> OrderedChanges:
+    """`elsewhere`: raises `PoolValueMissing` if the pools of the target have no value."""
+    source = await AGENTS.require(work.tx, service.agent_id)
     decided = await relocate_properties(
         work,
         schema,
-        place,
+        _place_of(service, target),
         service.properties,
         new_pool_set=source.service_pool_set_id != target.service_pool_set_id,
         new_provider=service.provider_id != target.provider_id,
+        elsewhere=elsewhere,
     )
     origins = job_chains.origins_of(work, schema, service.properties, decided, None)
     return OrderedChanges(decided.accepted.properties, decided, origins=origins)

@@ -113,6 +113,12 @@ async def open_of_agent(tx: Transaction, service_id: str, agent_id: str) -> list
     )
 
 
+async def agents_owing(tx: Transaction, service_id: str) -> list[str]:
+    """Agents that owe a clean-up of the service."""
+    statement = "SELECT agent_id FROM orphans WHERE service_id = :service_id AND closed_at IS NULL LIMIT 1000"
+    return await fetch_column(tx, statement, service_id=service_id)
+
+
 async def holds_instance(tx: Transaction, agent_id: str, instance_id: str) -> bool:
     """Whether an open orphan of the agent holds this instance id."""
     statement = (

@@ -52,6 +52,8 @@ class PlacementRequest:
     needs: Sequence[PoolNeed] = ()
     # The agent that a service leaves. None: the service is new.
     moves_from: AgentRow | None = None
+    # Agents that owe a clean-up of the service that moves.
+    owing: frozenset[str] = frozenset()
 
     def needs_of(self, agent: ServingAgent) -> Sequence[PoolNeed]:
         """A service that stays in a pool set keeps its values."""
@@ -62,6 +64,8 @@ class PlacementRequest:
 async def find_candidates(work: UnitOfWork, request: PlacementRequest) -> list[ServingAgent]:
     """At least one agent, best first, all of one provider."""
     found = await _serving(work, request, disabled=False)
+    if not found and request.moves_from is not None:
+        raise BadInput(f"no other agent of its provider serves service type {request.type_name}", code="no_agent")
     if not found:
         listed = ", ".join(request.tags)
         raise BadInput(f"no agent found for service type {request.type_name} with tags [{listed}]", code="no_agent")
@@ -141,7 +145,7 @@ async def _find_rooms(work: UnitOfWork, request: PlacementRequest, agents: Seque
 
 
 def _lack_of(request: PlacementRequest, agent: ServingAgent, rooms: PoolRooms) -> Lack | None:
-    obstacle = None if request.moves_from is None else find_move_lack(agent)
+    obstacle = None if request.moves_from is None else find_move_lack(agent, request.owing)
     return obstacle or find_lack(agent, request.needs_of(agent), rooms)
 
 

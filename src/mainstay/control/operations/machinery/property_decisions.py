@@ -52,6 +52,15 @@ def pool_questions(
     return outcome.pools if isinstance(outcome, Questions) else ()
 
 
+def relocation_questions(
+    work: UnitOfWork, schema: PropertySchema, target: PropertyTarget, stored: Properties
+) -> tuple[PoolQuestion, ...]:
+    """What a service takes from the pools of another set."""
+    context = _context(work, target, Actor.SYSTEM)
+    outcome = relocate(schema, stored, context, new_pool_set=True, new_provider=False)
+    return outcome.pools if isinstance(outcome, Questions) else ()
+
+
 def _context(work: UnitOfWork, target: PropertyTarget, actor: Actor) -> EvaluationContext:
     known = {name: getattr(target, name) for name in _TARGET_FIELDS}
     return EvaluationContext(**known, actor=actor, now=work.generated_at, entropy=work.derive_bytes("properties"))

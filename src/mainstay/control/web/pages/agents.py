@@ -81,6 +81,7 @@ async def _show(call: PageCall) -> PageAnswer:
             pool_set = await call.api("GET", f"/api/v1/service-pool-sets/{agent['servicePoolSetId']}")
     values = {
         "agent": agent,
+        "drain": await call.api("GET", f"{API}/{agent['id']}/drain") if agent["draining"] else None,
         "agent_type": agent_type,
         "granted": agent["providerId"] in agent_type["providerIds"],
         "types": types,
@@ -166,6 +167,17 @@ async def _set_status(call: PageCall) -> PageAnswer:
     )
     done = "is disabled" if disabled else "is enabled; it connects with its next request"
     return PageAnswer(redirect=f"/agents/{agent['id']}", notice=f"Agent {agent['name']} {done}")
+
+
+async def _drain(call: PageCall) -> PageAnswer:
+    """Starts a drain, with or without moves, or ends it."""
+    wanted, path = call.posted("wanted"), f"{API}/{call.path['id']}/drain"
+    if wanted == "end":
+        await call.api("DELETE", path)
+    else:
+        await call.api("PUT", path, {"move": wanted == "move"})
+    notices = {"end": "The agent takes new services again", "move": "Its services move one after another"}
+    return PageAnswer(redirect=f"/agents/{call.path['id']}", notice=notices.get(wanted, "The agent is draining"))
 
 
 async def _confirm_deletion(call: PageCall) -> tuple[Confirmation, ConfirmedRequest]:
@@ -266,6 +278,7 @@ PAGES = (
     *creation_pages("/agents/new", WRITE, _new_form, API, _added),
     *change_pages("/agents/{id}/edit", WRITE, _change_form, API, _changed),
     WebPage(method="POST", path="/agents/{id}/status", act=_set_status, access=WRITE),
+    WebPage(method="POST", path="/agents/{id}/drain", act=_drain, access=WRITE),
     *confirmed_pages("/agents/{id}/delete", WRITE, _confirm_deletion),
     *confirmed_pages("/agents/{id}/grant", ("agent_type", "write"), _confirm_grant),
     *form_pages("/agents/{id}/enrolment", WRITE, _enrolment_page, _enroll),
