@@ -31,7 +31,7 @@ MOST_LINES_OF_A_MODULE = 600
 # Code lines of each package: no blank lines, comments and docstrings. A larger number needs a decision that says why.
 BUDGET = {
     ".": 1,
-    "agent": 2810,
+    "agent": 2800,
     "blueprints": 1900,
     "cli": 10160,
     "control": 1120,

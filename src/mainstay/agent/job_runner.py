@@ -4,42 +4,33 @@ to report. Claiming and delivering are in loop.py."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from typing import Any
 
 from mainstay.agent import job_documents
-from mainstay.agent.blueprint_cache import NoBlueprint
-from mainstay.agent.client import ServerRefusal
+from mainstay.agent.blueprint import ActionEntry, Blueprint
+from mainstay.agent.blueprint_cache import BlueprintCache, NoBlueprint
+from mainstay.agent.client import Client, ServerRefusal
+from mainstay.agent.context import AgentContext, WorkArea
 from mainstay.agent.forecast_digest import forecast_digest
+from mainstay.agent.job_documents import Place
 from mainstay.agent.job_processes import ProcessEnded
+from mainstay.agent.lease import Lease
 from mainstay.agent.log import origin_of
 from mainstay.agent.responses import SECRET, require_shape
 from mainstay.agent.stop_flag import CANCELLED, LOST, TIMED_OUT, LeaseStopFlag
 from mainstay.converge import health_checks, providers, resources
 from mainstay.converge.apply import Options
-from mainstay.converge.failures import Stopped
+from mainstay.converge.contract import Resource
+from mainstay.converge.failures import StopFlag, Stopped
 from mainstay.converge.host.state import StateDirectory, Unusable, read_text
-from mainstay.converge.report import Observer
-from mainstay.converge.run import Locked, RunRequest, run
+from mainstay.converge.report import Event, Observer, Report
+from mainstay.converge.run import Locked, RunRequest, Session, run
 from mainstay.foundation.faults import DoesNotLoad
 from mainstay.foundation.vault import VAULT_PREFIX
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-    from typing import Any
-
-    from mainstay.agent.blueprint import ActionEntry, Blueprint
-    from mainstay.agent.blueprint_cache import BlueprintCache
-    from mainstay.agent.client import Client
-    from mainstay.agent.context import AgentContext, WorkArea
-    from mainstay.agent.job_documents import Place
-    from mainstay.agent.lease import Lease
-    from mainstay.converge.contract import Resource
-    from mainstay.converge.failures import StopFlag
-    from mainstay.converge.report import Event, Report
-    from mainstay.converge.run import Session
 
 LOCK_WAIT_SECONDS = 30.0
 CRASHED = "the process of the job ended without a result; it may have been killed, or the host is out of memory"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from mainstay.converge.failures import StopFlag
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # Reasons.
 LOST, CANCELLED, TIMED_OUT, STOPPING = "lease lost", "cancelled", "timed out", "stopping"

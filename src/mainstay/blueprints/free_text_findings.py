@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from mainstay.blueprints.checked_manifest import CheckedManifest, below
 from mainstay.blueprints.expressions import FlowReader, Use
 from mainstay.blueprints.free_text import allows_only_lines, allows_only_words, scripts_in, shell_places
 from mainstay.control.domain.properties.contract import Actor, PropertyType
+from mainstay.control.domain.properties.declaration import PropertyDeclaration
 from mainstay.converge.command_words import split_template
+from mainstay.converge.contract import Resource
 from mainstay.converge.manifest.expressions import Expression, split
 from mainstay.converge.manifest.manifest_warnings import Text, texts_in
 from mainstay.converge.manifest.scope import EACH, BadExpression
 from mainstay.converge.value_kinds import COMMAND, Unfit
+from mainstay.foundation.faults import DocumentPath
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mainstay.control.domain.properties.declaration import PropertyDeclaration
-    from mainstay.converge.contract import Resource
-    from mainstay.foundation.faults import DocumentPath
-
-    Restriction = Callable[[object], bool]
-
+Restriction = Callable[[object], bool]
 # Limit for values of `data` that are computed from other values.
 DEEPEST_DATA = 10
 # What commands and earlier runs reported: it may repeat what a consumer wrote.

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from mainstay.foundation.numbers import parse_count
 from mainstay.foundation.suggestions import did_you_mean
+from mainstay.push.inventory import Inventory, InventoryHost
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import TypeVar
-
-    from mainstay.push.inventory import Inventory, InventoryHost
-
-    Item = TypeVar("Item")
-
+Item = TypeVar("Item")
 LARGEST_BATCH = 1_000_000
 
 

@@ -226,7 +226,7 @@ def _refuse_untrusted(manifest: str, arguments: argparse.Namespace, program: lis
     from importlib.util import find_spec
 
     from mainstay.converge.apply import Options
-    from mainstay.converge.host.other_writers import why_program_untrusted, why_untrusted
+    from mainstay.converge.host.write_access import why_program_untrusted, why_untrusted
     from mainstay.converge.run import RunRequest, load, refuse_unknown_tags
 
     options = Options(tags=arguments.tag)

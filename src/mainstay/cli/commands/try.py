@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstay.converge.contract import Resource
-    from mainstay.converge.host.layer_changes import LayerEntry, TreeChange
+    from mainstay.converge.host.overlay_diff import LayerEntry, TreeChange
     from mainstay.converge.host.throw_away_host import SystemdHost
     from mainstay.converge.manifest import Manifest
 
@@ -121,7 +121,7 @@ class Trial(Struct):
     _groups: dict[int, str] = {}
 
     def run(self) -> int:
-        from mainstay.converge.host.layer_changes import TooManyEntries, find_changes, read_layer
+        from mainstay.converge.host.overlay_diff import TooManyEntries, find_changes, read_layer
 
         as_json: bool = self._arguments.json
         try:

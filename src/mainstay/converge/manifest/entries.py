@@ -58,7 +58,7 @@ class ResourceReader:
                 self.faults.add(place, f"a resource is a map with one key, its type; got {describe(entry)}")
                 continue
             if len(entry) > 1:
-                from mainstay.converge.other_tools import several_types
+                from mainstay.converge.migration_hints import several_types
 
                 self.faults.add(place, several_types(entry))
                 continue
@@ -77,7 +77,7 @@ class ResourceReader:
             if name in UNSUPPORTED_TYPES:
                 what = f"resource type `{name}` is not supported; known types: {', '.join(known)}"
             else:
-                from mainstay.converge.other_tools import advice_on_type
+                from mainstay.converge.migration_hints import advice_on_type
 
                 what = f"unknown resource type {shorten(name)!r}{advice_on_type(name, known)}"
             self.faults.add(path, what, at_key=True)

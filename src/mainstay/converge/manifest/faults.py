@@ -60,7 +60,7 @@ class Faults(Struct):
         if key in UNSUPPORTED_KEYS:
             self.add(path, f"{prefix}`{key}` is not supported", at_key=True)
         elif of_type is not None:
-            from mainstay.converge.other_tools import advice_on_key
+            from mainstay.converge.migration_hints import advice_on_key
 
             advice = advice_on_key(key, of_type, known)
             self.add(path, f"{prefix}unknown key {shorten(key)!r}{advice}", at_key=True)

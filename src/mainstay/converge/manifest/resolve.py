@@ -128,7 +128,7 @@ class Resolver:
         if key in UNSUPPORTED_KEYS:
             self.faults.unknown_key(key, place, TOP_KEYS)
             return
-        from mainstay.converge.other_tools import advice_on_top_key
+        from mainstay.converge.migration_hints import advice_on_top_key
 
         advice = advice_on_top_key(key, TOP_KEYS, self.source.type_names())
         self.faults.add(place, f"unknown key {shorten(key)!r}{advice}", at_key=True)

@@ -297,7 +297,7 @@ class ResourceReading:
                 problem = f"{prefix}ensure is required; it {one_of(resource_type.ensures)}"
                 self.faults.add(self._path, problem, at_key=True)
         elif ensure not in resource_type.ensures and not resource_type.open_ensure:
-            from mainstay.converge.other_tools import meant_ensure
+            from mainstay.converge.migration_hints import meant_ensure
 
             known_ensures = resource_type.ensures
             problem = f"{one_of(known_ensures)}, not {shorten(ensure)!r}{meant_ensure(ensure, known_ensures)}"

@@ -77,7 +77,7 @@ class PackageType(ResourceType):
         # Every version has a digit, and a misspelt `latest` has none.
         is_version = VERSION.fullmatch(version) and any(character.isdigit() for character in version)
         if not is_version or len(version) > LONGEST_VERSION:
-            from mainstay.converge.other_tools import meant_ensure
+            from mainstay.converge.migration_hints import meant_ensure
 
             shown = shorten(ascii(version)[1:-1])
             yield (
