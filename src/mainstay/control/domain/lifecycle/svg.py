@@ -62,7 +62,7 @@ def draw_svg(lifecycle: Lifecycle, title: str = "Lifecycle", moves: ServiceMoves
     width, height = max(layout.width, LEAST_WIDTH), number(layout.height)
     left = number((layout.width - width) / 2)
     return Markup(
-        '<svg xmlns="http://www.w3.org/2000/svg" class="{kind}" width="{width}" height="{height}"'
+        '<svg class="{kind}" xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
         ' viewBox="{left} 0 {width} {height}" role="{role}" aria-labelledby="lc-t lc-d"'
         ' font-family="system-ui, sans-serif" font-size="13">'
         '<title id="lc-t">{title}</title><desc id="lc-d">{description}</desc>'
