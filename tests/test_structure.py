@@ -33,7 +33,7 @@ BUDGET = {
     ".": 1,
     "agent": 2800,
     "blueprints": 1900,
-    "cli": 10160,
+    "cli": 10110,
     "control": 1120,
     "control/api": 3790,
     "control/domain": 4750,

@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 
 from mainstay.cli.main import CommandRefused
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from mainstay.foundation import Any
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_SECRET_BYTES = 1024 * 1024

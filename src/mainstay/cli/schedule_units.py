@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mainstay.cli.systemd_units import quoted_word
 from mainstay.foundation import Struct
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PREFIX = "mainstay-apply-"
 # The first line of a timer: how `mainstay schedule` recognises and lists it. A comment for systemd.

@@ -18,10 +18,6 @@ from mainstay.cli.systemd_units import (
     unit_path,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 NAME = "mainstay-server"
 UNIT_FILE = f"{NAME}.service"
 TITLE = "server install"

@@ -5,19 +5,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 
 from mainstay.cli.local_run import run_and_report
 from mainstay.cli.main import CommandRefused, print_error
 from mainstay.converge.actual_state import as_text
 from mainstay.converge.apply import Options
 from mainstay.converge.run import RunRequest
-from mainstay.foundation.yaml.scalars import PlainScalar
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from mainstay.foundation.yaml.scalars import Node
+from mainstay.foundation.yaml.scalars import Node, PlainScalar
 
 UNIT_DIRECTORY = "/etc/systemd/system"
 # Any other character may mean something to systemd, in some position.

@@ -5,12 +5,9 @@ Loaded only after an error, because most commands are typed correctly."""
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
 
 from mainstay.foundation.suggestions import did_you_mean
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 # Names of our options in other tools.
 FOREIGN_OPTIONS = {"--dry-run": "--noop", "--check": "--noop", "-n": "--noop", "--extra-vars": "--set"}

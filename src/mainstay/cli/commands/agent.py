@@ -13,10 +13,6 @@ import os
 from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, parse_seconds, whole_number
 from mainstay.cli.remote.connection_options import add_connection_options, checked_ca_file
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 SUMMARY = "run the agent on this host"
 GROUP = "many hosts"
 # By the code of the refusal.

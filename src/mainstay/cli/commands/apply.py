@@ -18,10 +18,8 @@ from mainstay.cli.local_run import (
     value_layers,
 )
 from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mainstay.converge.run import RunRequest
+from mainstay.converge.apply import Options
+from mainstay.converge.run import RunRequest
 
 SUMMARY = "apply a manifest to this host"
 GROUP = "this host"
@@ -57,9 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _make_request(arguments: argparse.Namespace) -> RunRequest:
-    from mainstay.converge.apply import Options
-    from mainstay.converge.run import RunRequest
-
     return RunRequest(
         arguments.manifest,
         options=Options(

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping, Sequence
 
 from mainstay.cli.main import CommandRefused, print_json
 from mainstay.cli.remote.connection_options import add_remote_options
 from mainstay.cli.server_options import DATABASE_SETTINGS, add_setting_options, database_errors, read_settings
 from mainstay.cli.views.run_display import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+from mainstay.foundation import Any
 
 SUMMARY = "list what is stuck in the control plane"
 GROUP = "operate"

@@ -11,16 +11,19 @@ once after each change. A secret is read from a file, or from standard input (-)
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from mainstay.cli.local_run import parse_lock_wait, run_and_report
 from mainstay.cli.main import CommandRefused, add_argument, add_switch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mainstay.converge.contract import Property
-    from mainstay.foundation.yaml.scalars import Node
+from mainstay.converge import resources
+from mainstay.converge.actual_state import as_text
+from mainstay.converge.apply import Options
+from mainstay.converge.contract import Property
+from mainstay.converge.host.sources import current_directory
+from mainstay.converge.manifest.resource_reading import COMMON
+from mainstay.converge.run import RunRequest
+from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES, TEXT_MAP, TEXTS
+from mainstay.foundation.yaml.scalars import Node, PlainScalar
 
 SUMMARY = "apply one resource without a manifest"
 GROUP = "this host"
@@ -34,9 +37,6 @@ REFERENCES = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from mainstay.converge import resources
-    from mainstay.converge.manifest.resource_reading import COMMON
-
     types = parser.add_subparsers(dest="type", metavar="TYPE", required=True)
     for name in resources.names():
         found = resources.find(name)
@@ -79,8 +79,6 @@ def _add_conditions(group: argparse._ArgumentGroup, properties: Mapping[str, Pro
 
 def _add_secret(group: argparse._ArgumentGroup, key: str, entry: Property) -> None:
     """Adds the option for a file, and one that explains it to a user who gives the secret as an argument."""
-    import argparse
-
     option = f"--{key.replace('_', '-')}"
 
     class RefusedSecret(argparse.Action):
@@ -120,9 +118,6 @@ def _read_secret(option: str, path: str) -> str:
 
 def _secrets_of(arguments: argparse.Namespace, table: dict[str, Property]) -> dict[str, Node]:
     """The secrets that options name the files of. Their text is no template."""
-    from mainstay.converge.actual_state import as_text
-    from mainstay.converge.value_kinds import TEXT_MAP
-
     found: dict[str, Node] = {}
     taken: str | None = None
     for key, entry in table.items():
@@ -149,10 +144,6 @@ def _read_map(option: str, lines: list[str]) -> dict[str, Node]:
 
 
 def _add_property(group: argparse._ArgumentGroup, key: str, entry: Property, choices: tuple[str, ...]) -> None:
-    import argparse
-
-    from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES, TEXTS
-
     if entry.secret:
         _add_secret(group, key, entry)
         return
@@ -169,11 +160,6 @@ def _add_property(group: argparse._ArgumentGroup, key: str, entry: Property, cho
 
 def _make_document(arguments: argparse.Namespace) -> Node:
     """The options as a manifest with one resource."""
-    from mainstay.converge import resources
-    from mainstay.converge.manifest.resource_reading import COMMON
-    from mainstay.converge.value_kinds import BOOLEAN, EXIT_CODES
-    from mainstay.foundation.yaml.scalars import PlainScalar
-
     found = resources.find(arguments.type)
     table = {**COMMON, **(found.properties if found else {})}
     properties: dict[str, Node] = {}
@@ -199,10 +185,6 @@ def _make_document(arguments: argparse.Namespace) -> Node:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.apply import Options
-    from mainstay.converge.host.sources import current_directory
-    from mainstay.converge.run import RunRequest
-
     document = _make_document(arguments)
 
     def make_request() -> RunRequest:

@@ -8,6 +8,9 @@ import argparse
 
 from mainstay.cli.local_run import EXIT_FAILED, add_fact_options, exit_on_faults, facts_layers
 from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
+from mainstay.cli.views.run_display import printable
+from mainstay.converge.manifest.scope import TemplateScope, Unresolved
+from mainstay.converge.run import RunRequest, Session
 
 SUMMARY = "print the facts of this host"
 GROUP = "this host"
@@ -20,9 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.manifest.scope import TemplateScope, Unresolved
-    from mainstay.converge.run import RunRequest, Session
-
     with exit_on_faults(as_json=arguments.json):
         session = Session(RunRequest(facts_layers=facts_layers(arguments)))
         path = arguments.path.removeprefix("facts.")
@@ -33,7 +33,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json or isinstance(value, (dict, list)):
         print_json(value)
     elif value is not None:
-        from mainstay.cli.views.run_display import printable
-
         print(str(value).lower() if isinstance(value, bool) else printable(str(value), keep_newlines=True))
     return 0

@@ -4,18 +4,17 @@ is also what `history show` alone shows."""
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from json import dumps
 
 from mainstay.cli.local_run import EXIT_FAILED
 from mainstay.cli.main import CommandRefused, add_argument, add_limit_option, add_switch, print_json, print_pieces
 from mainstay.cli.views.reports import print_report
 from mainstay.cli.views.run_display import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from mainstay.converge.history import History
+from mainstay.converge.history import History
+from mainstay.converge.json_lines import document_pieces
+from mainstay.converge.run import RunRequest, Session
+from mainstay.foundation import Any
 
 SUMMARY = "list past runs, or show one"
 GROUP = "this host"
@@ -30,9 +29,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.history import History
-    from mainstay.converge.run import RunRequest, Session
-
     history = History(Session(RunRequest()).state)
     if not arguments.words:
         return _list_runs(history, arguments.limit, as_json=arguments.json)
@@ -92,9 +88,5 @@ def _manifest_of(found: dict[str, Any]) -> str:
 
 def _as_pieces(found: dict[str, Any]) -> Iterator[bytes]:
     """The document as stored: one event per line."""
-    from json import dumps
-
-    from mainstay.converge.json_lines import document_pieces
-
     before = {key: value for key, value in found.items() if key != "events"}
     return document_pieces(before, (dumps(event, ensure_ascii=False) for event in found["events"]), {})

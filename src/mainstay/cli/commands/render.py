@@ -15,6 +15,9 @@ from mainstay.cli.local_run import (
     value_layers,
 )
 from mainstay.cli.main import add_switch, print_error, print_json
+from mainstay.cli.views.run_display import printable
+from mainstay.converge.manifest.rendering import render_applied, render_manifest
+from mainstay.converge.run import RunRequest, load
 
 SUMMARY = "print a manifest as resolved on this host"
 GROUP = "this host"
@@ -29,9 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.manifest.rendering import render_applied, render_manifest
-    from mainstay.converge.run import RunRequest, load
-
     with exit_on_faults(as_json=arguments.json):
         request = RunRequest(arguments.manifest, trust=bundle_trust(arguments), **value_layers(arguments))
         _, manifest = load(request)
@@ -46,7 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
             document.setdefault("applied", []).append({**place, **rendered})
         print_json(document)
         return 0
-    from mainstay.cli.views.run_display import printable
     from mainstay.cli.views.yaml_output import to_yaml
 
     print(to_yaml(document), end="")

@@ -10,6 +10,8 @@ import os
 from mainstay.cli.local_run import EXIT_FAILED
 from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
 from mainstay.cli.views.run_display import printable
+from mainstay.converge.failures import Failure
+from mainstay.converge.run import list_backups, restore_backup
 
 SUMMARY = "restore a file from its backup"
 GROUP = "this host"
@@ -23,9 +25,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.failures import Failure
-    from mainstay.converge.run import list_backups, restore_backup
-
     arguments.path = os.path.abspath(arguments.path)
     if arguments.list:
         backups = [

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from argparse import SUPPRESS
 
 from mainstay.cli.local_run import EXIT_FAILED, exit_on_faults, value_layers
 from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, parse_seconds, print_json
@@ -36,13 +37,13 @@ from mainstay.cli.systemd_units import (
     warn_of_temporary_program,
 )
 from mainstay.cli.views.tables import print_table
+from mainstay.converge.apply import Options
 from mainstay.converge.host.sources import is_url
 from mainstay.converge.host.systemctl import RUNTIME_DIRECTORY
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
+from mainstay.converge.host.write_access import why_program_untrusted, why_untrusted
+from mainstay.converge.run import RunRequest, load, refuse_unknown_tags
+from mainstay.foundation import Any
+from mainstay.foundation.suggestions import did_you_mean
 
 SUMMARY = "apply a manifest at regular times"
 GROUP = "this host"
@@ -79,8 +80,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `mainstay apply`. Those that are refused are known too: only so the reason can be given."""
-    from argparse import SUPPRESS
-
     group = parser.add_argument_group("runs")
     for name, help_text in (
         ("data", "data that overrides the manifest's data (YAML or JSON); read in every run"),
@@ -225,10 +224,6 @@ def _refuse_untrusted(manifest: str, arguments: argparse.Namespace, program: lis
     """Raises unless the manifest loads with its values, and only root can change what the timer will run."""
     from importlib.util import find_spec
 
-    from mainstay.converge.apply import Options
-    from mainstay.converge.host.write_access import why_program_untrusted, why_untrusted
-    from mainstay.converge.run import RunRequest, load, refuse_unknown_tags
-
     options = Options(tags=arguments.tag)
     with exit_on_faults(as_json=False):
         session, loaded = load(RunRequest(manifest, options=options, **value_layers(arguments)))
@@ -254,8 +249,6 @@ def _refuse_untrusted(manifest: str, arguments: argparse.Namespace, program: lis
 
 # ---- removing ----
 def _remove(name: str, *, noop: bool) -> int:
-    from mainstay.foundation.suggestions import did_you_mean
-
     known = {schedule.name: schedule for schedule in _schedules()}
     if name not in known:
         hint = did_you_mean(name, list(known))

@@ -8,10 +8,7 @@ from __future__ import annotations
 import argparse
 
 from mainstay.cli.main import add_argument, print_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from mainstay.foundation import Any
 
 SUMMARY = "print the JSON Schema of a kind of document"
 GROUP = "this host"

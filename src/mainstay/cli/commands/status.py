@@ -12,6 +12,9 @@ import argparse
 
 from mainstay.cli.local_run import EXIT_FAILED
 from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_error, print_json
+from mainstay.cli.views.run_display import printable
+from mainstay.converge.actual_state import as_text, read_entry, read_state
+from mainstay.converge.failures import Failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +37,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from mainstay.converge.actual_state import read_state
-
     if arguments.yaml:
         return _print_entries(arguments)
     states: list[dict[str, Any]] = []
@@ -55,9 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_entries(arguments: argparse.Namespace) -> int:
-    from mainstay.cli.views.run_display import printable
     from mainstay.cli.views.yaml_output import to_yaml
-    from mainstay.converge.actual_state import as_text, read_entry
 
     entries: list[dict[str, Any]] = []
     remarks: list[str] = []
@@ -83,8 +82,6 @@ def _print_entries(arguments: argparse.Namespace) -> int:
 
 
 def _attempt(read: Callable[..., Result], type_name: str, name: str, provider: str | None) -> Result:
-    from mainstay.converge.failures import Failure
-
     try:
         return read(type_name, name, provider)
     except Failure as failure:
@@ -94,8 +91,6 @@ def _attempt(read: Callable[..., Result], type_name: str, name: str, provider: s
 
 
 def _show(state: dict[str, Any], *, after_another: bool) -> None:
-    from mainstay.cli.views.run_display import printable
-
     if "error" in state:
         print_error(f"{state['resource']}: {state['error'].removeprefix(state['resource'] + ': ')}")
         return

@@ -20,12 +20,12 @@ from mainstay.foundation import Struct
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
     from mainstay.converge.contract import Resource
     from mainstay.converge.host.overlay_diff import LayerEntry, TreeChange
     from mainstay.converge.host.throw_away_host import SystemdHost
     from mainstay.converge.manifest import Manifest
+    from mainstay.foundation import Any
 
 SUMMARY = "apply a manifest twice on a throw-away host"
 GROUP = "this host"

@@ -15,16 +15,11 @@ from mainstay.cli.local_run import (
     value_layers,
 )
 from mainstay.cli.main import CommandRefused, add_argument, add_switch, print_json
+from mainstay.cli.views.run_display import counted, print_faults, printable
 from mainstay.converge.host.state import Unusable
-from mainstay.converge.run import RunRequest, inspect
-from mainstay.foundation import Struct
+from mainstay.converge.run import Inspection, RunRequest, inspect
+from mainstay.foundation import Any, Struct
 from mainstay.foundation.faults import DoesNotLoad, Fault
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mainstay.converge.run import Inspection
 
 SUMMARY = "check manifests"
 GROUP = "this host"
@@ -96,8 +91,6 @@ def _add_unused_settings(results: list[Checked]) -> None:
 
 
 def _show(result: Checked) -> None:
-    from mainstay.cli.views.run_display import counted, print_faults, printable
-
     for warning in result.warnings:
         print(f"{printable(warning.place)}: warning: {printable(warning.message)}")
     if result.faults:

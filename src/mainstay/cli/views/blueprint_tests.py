@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mainstay.agent.blueprint import Blueprint
+from mainstay.blueprints.example_orders import ExampleOrder
+from mainstay.blueprints.test_runner import StepResult
 from mainstay.cli.views.run_display import counted, printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from mainstay.agent.blueprint import Blueprint
-    from mainstay.blueprints.example_orders import ExampleOrder
-    from mainstay.blueprints.test_runner import StepResult
+from mainstay.foundation import Any
 
 MAX_DIFF_LINES = 60
 

@@ -6,20 +6,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 
 from mainstay.cli.views.reports import ReportedEvent
 from mainstay.cli.views.run_display import Palette, counted, event_lines, indented, printable
 from mainstay.cli.views.tables import truncate
 from mainstay.converge.report import SKIPPED, STABLE
+from mainstay.push.host_push import HostPush
+from mainstay.push.outcome import HostOutcome
 from mainstay.push.runner import PushObserver
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from mainstay.push.host_push import HostPush
-    from mainstay.push.outcome import HostOutcome
 
 WIDEST_NAME = 40
 RESULT_WIDTH = 11

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from mainstay.cli.views.run_display import Palette, event_lines, indented, printable, summary_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+from mainstay.foundation import Any
 
 COUNTED = ("changed", "refreshed", "failed", "unmet", "skipped", "stable")
 EXPECTED = ("skipped", "stable")

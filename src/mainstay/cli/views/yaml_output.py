@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import yaml
 
+from mainstay.foundation import Any
 from mainstay.foundation.yaml.scalars import CORE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class ManifestDumper(yaml.SafeDumper):
