@@ -44,7 +44,7 @@ BUDGET = {
     "converge": 3000,
     "converge/health_checks": 60,
     "converge/host": 5080,
-    "converge/manifest": 3320,
+    "converge/manifest": 3310,
     "converge/providers": 1720,
     "converge/resources": 1630,
     "foundation": 1100,

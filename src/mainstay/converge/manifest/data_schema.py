@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mainstay.converge.manifest.scope import NOT_RENDERED
-from mainstay.converge.value_kinds import describe
+from mainstay.converge.value_kinds import Unfit, describe
 from mainstay.foundation import Struct
 from mainstay.foundation.suggestions import did_you_mean
 from mainstay.foundation.text import REDACTED, Tainted, shorten
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     # A path below `data`, and what is wrong there.
     Finding = tuple[DocumentPath, str]
 
-KEYWORDS = ("type", "properties", "items", "required", "enum", "minimum", "maximum", "pattern")
 MOST_FINDINGS = 100
 # Longer texts are not matched.
 LONGEST_MATCHED = 64 * 1024
@@ -74,17 +73,18 @@ class SchemaReader(Struct):
             if reader is None:
                 self._refuse_keyword(key, place, path)
                 continue
-            problem = reader(self, schema, child, place)
-            if problem is not None:
+            try:
+                reader(self, schema, child, place)
+            except Unfit as problem:
                 self._faults.add(place, f"{_shown(place)}: {problem}, got {describe(child)}")
         return schema
 
     def _refuse_keyword(self, key: str, place: DocumentPath, path: DocumentPath) -> None:
-        close = did_you_mean(key, KEYWORDS)
+        close = did_you_mean(key, READERS)
         advice = close or ("; describe values below `properties`" if len(path) == 1 else "")
         self._faults.add(place, f"{_shown(path)}: unknown key {shorten(key)!r}{advice}", at_key=True)
 
-    def _read_type(self, schema: Schema, node: Node, path: DocumentPath) -> str | None:
+    def _read_type(self, schema: Schema, node: Node, path: DocumentPath) -> None:
         # The type `null` is also a value of YAML.
         given = [_written(each) for each in (node if isinstance(node, list) else [node])]
         for name in given:
@@ -94,52 +94,45 @@ class SchemaReader(Struct):
                     path, f"{_shown(path)}: unknown type {shorten(name)!r}{did_you_mean(name, TYPES)}; known: {known}"
                 )
         schema.types = tuple(name for name in given if name in TYPES)
-        return None
 
-    def _read_properties(self, schema: Schema, node: Node, path: DocumentPath) -> str | None:
+    def _read_properties(self, schema: Schema, node: Node, path: DocumentPath) -> None:
         if not isinstance(node, dict):
-            return "expected a map of schemas"
+            raise Unfit("expected a map of schemas")
         schema.properties = {name: self.read(child, (*path, name)) for name, child in node.items()}
-        return None
 
-    def _read_items(self, schema: Schema, node: Node, path: DocumentPath) -> str | None:
+    def _read_items(self, schema: Schema, node: Node, path: DocumentPath) -> None:
         schema.items = self.read(node, path)
-        return None
 
-    def _read_required(self, schema: Schema, node: Node, path: DocumentPath) -> str | None:
+    def _read_required(self, schema: Schema, node: Node, path: DocumentPath) -> None:
         if not isinstance(node, list) or any(isinstance(each, (dict, list)) for each in node):
-            return "expected a list of names"
+            raise Unfit("expected a list of names")
         schema.required = tuple(_written(each) for each in node)
-        return None
 
-    def _read_enum(self, schema: Schema, node: Node, path: DocumentPath) -> str | None:
+    def _read_enum(self, schema: Schema, node: Node, path: DocumentPath) -> None:
         if not isinstance(node, list) or not node:
-            return "expected a list with at least one value"
+            raise Unfit("expected a list with at least one value")
         schema.enum = to_value(node)
-        return None
 
-    def _read_minimum(self, schema: Schema, node: Node, path: DocumentPath) -> str | None:
+    def _read_minimum(self, schema: Schema, node: Node, path: DocumentPath) -> None:
         value = to_value(node)
         if not _is_number(value):
-            return "expected a number"
+            raise Unfit("expected a number")
         setattr(schema, str(path[-1]), value)
-        return None
 
-    def _read_pattern(self, schema: Schema, node: Node, path: DocumentPath) -> str | None:
+    def _read_pattern(self, schema: Schema, node: Node, path: DocumentPath) -> None:
         if isinstance(node, (dict, list)):
-            return "expected a regular expression"
+            raise Unfit("expected a regular expression")
         from mainstay.converge.linear_search import Unsupported, compile_pattern
 
         try:
             schema.pattern = compile_pattern(_written(node))
         except Unsupported as problem:
-            return str(problem)
+            raise Unfit(str(problem)) from None
         except (re.error, RecursionError, OverflowError) as error:
-            return f"not a regular expression ({error})"
-        return None
+            raise Unfit(f"not a regular expression ({error})") from None
 
 
-READERS: Mapping[str, Callable[[SchemaReader, Schema, Any, Any], str | None]] = {
+READERS: Mapping[str, Callable[[SchemaReader, Schema, Any, Any], None]] = {
     "type": SchemaReader._read_type,
     "properties": SchemaReader._read_properties,
     "items": SchemaReader._read_items,

@@ -235,17 +235,15 @@ class Resolver:
         if "pre_message" in sections:
             node, path = sections["pre_message"]
             manifest.pre_message = self.values.typed(TEXT, node, path, "pre_message: ", manifest.scope)
-        if "post_message" in sections:
-            node, path = sections["post_message"]
-            prefix = "post_message: "
-            manifest.post_message = self.values.tree(node, path, prefix, context.static_check(path, prefix))
-        if "outputs" in sections:
-            node, path = sections["outputs"]
-            if isinstance(node, dict):
-                prefix = "outputs: "
-                manifest.outputs = self.values.tree(node, path, prefix, context.static_check(path, prefix))
-            else:
+        for name in ("post_message", "outputs"):
+            if name not in sections:
+                continue
+            node, path = sections[name]
+            if name == "outputs" and not isinstance(node, dict):
                 self.faults.add(path, f"`outputs` must be a map, got {describe(node)}")
+                continue
+            check = context.static_check(path, f"{name}: ")
+            setattr(manifest, name, self.values.tree(node, path, f"{name}: ", check))
 
     def _add_child(self, resource: Any, path: DocumentPath, *, is_sensitive: bool) -> None:
         """Reads the manifest of an `apply` resource; its resources come before it. Our own scope stays as it is."""
