@@ -38,7 +38,7 @@ BUDGET = {
     "control/api": 3790,
     "control/domain": 4750,
     "control/operations": 6590,
-    "control/store": 4910,
+    "control/store": 4920,
     "control/vault": 120,
     "control/web": 6810,
     "converge": 3000,

@@ -33,6 +33,7 @@ from mainstay.control.store.jobs import JOBS, with_status
 from mainstay.control.store.metrics import METRIC_ENTRIES, resource_ids
 from mainstay.control.store.orphans import OPEN_ONLY
 from mainstay.control.store.placement import OFFERED_TO_CALLER
+from mainstay.control.store.service_types import count_by_type, count_services
 from mainstay.control.store.services import (
     DRIFTED_ONLY,
     ENDED_ONLY,
@@ -303,6 +304,22 @@ def test_resource_ids_start_from_the_rows_of_the_caller(plane: Plane) -> None:
         _, statements = plane.record(lambda tx, scope=scope: resource_ids(tx, scope, 10, 0))
         for statement, parameters in statements:
             assert {*plane.leading_columns("metric_entries", statement, parameters)} <= {"provider_id", "consumer_id"}
+
+
+def test_counts_of_services_start_from_the_rows_of_the_caller(plane: Plane) -> None:
+    type_id = plane.foreign["service_type_id"]
+    for participant, number in ((WITHOUT_ROWS, 0), (plane.foreign["provider_id"], OTHERS)):
+        caller = Caller(Role.PARTICIPANT, "t", participant_id=participant)
+        relation = reading_relation(caller, "service")
+        assert relation is not None
+        own = owned_by(relation, caller)
+        counts, by_type = plane.record(lambda tx, own=own: count_by_type(tx, [type_id], own))
+        assert counts == {type_id: number}
+        uses, by_use = plane.record(lambda tx, own=own: count_services(tx, type_id, own))
+        assert sum(use.services for use in uses) == number
+        for statement, parameters in (*by_type, *by_use) if number == 0 else ():
+            assert {*plane.leading_columns("services", statement, parameters)} <= {"provider_id", "consumer_id"}
+            assert plane.rows_read(statement, parameters) <= MAX_ROWS
 
 
 def test_the_rows_of_own_services_and_agents_are_found_by_their_own_index(plane: Plane) -> None:
