@@ -49,8 +49,8 @@ BUDGET = {
     "converge/resources": 1630,
     "foundation": 1100,
     "nouns": 450,
-    "packaging": 350,
-    "push": 1870,
+    "packaging": 360,
+    "push": 1880,
 }
 
 

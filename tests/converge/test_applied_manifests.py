@@ -145,6 +145,14 @@ def test_nested_repetitions_do_not_grow_without_bound(root: Path, monkeypatch: p
     assert "apply#c3: the manifests before it have more than 50 resources, the most of a run" in fault
 
 
+@pytest.mark.test_all
+def test_applied_manifests_have_at_most_as_many_resources_as_a_repetition(root: Path) -> None:
+    put(root, "inner.yaml", "- exec: [{'x{{ data.n }}-{{ each.key }}': {for_each: '{{ range(25000) }}'}}]\n")
+    entries = "".join(f"    - c{n}: {{manifest: inner.yaml, data: {{n: {n}}}}}\n" for n in range(6))
+    (fault,) = faults_of(f"- apply:\n{entries}", root)
+    assert "apply#c5: the manifests before it have more than 100,000 resources, the most of a run" in fault
+
+
 def test_a_child_that_is_applied_often_is_read_once_and_costs_little(root: Path) -> None:
     put(root, "child.yaml", "data: {n: 0}\nresources: [{exec: [{'x{{ data.n }}': {creates: /}}]}]\n")
     text = "- apply: [{'c{{ each.key }}': {manifest: child.yaml, for_each: '{{ range(COUNT) }}', data: {n: '{{ each.key }}'}}}]\n"

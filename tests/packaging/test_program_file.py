@@ -133,6 +133,33 @@ def write_manifests(folder: Path) -> list[str]:
     return names
 
 
+def test_modules_of_pythonpath_and_of_the_user_site_are_not_run(program: Path, tmp_path: Path) -> None:
+    """Root runs the file with the environment of a user."""
+    site = tmp_path / "home" / ".local" / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    for place in (tmp_path / "path", site):
+        place.mkdir(parents=True)
+        # The interpreter imports others before it starts the file.
+        for name in ("_sha2", "_sha256", "yaml", "jinja2", "mainstay"):
+            (place / f"{name}.py").write_text(f"open({str(tmp_path / 'run')!r}, 'a').write(__file__ + '\\n')\n")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path / "home"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    # The interpreter itself: one of a virtual environment has no user site.
+    python = os.path.realpath(sys.executable)
+    for added in ({"PYTHONPATH": str(tmp_path / "path")}, {}):
+        done = subprocess.run(
+            [python, program, "facts", "hostname"],
+            capture_output=True,
+            text=True,
+            env=environment | added,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "run").exists(), (tmp_path / "run").read_text()
+
+
 def test_an_old_python_gives_one_clear_line(program: Path) -> None:
     pretend = "import runpy, sys; sys.version_info = (3, 8, 18); runpy.run_path(sys.argv[1], run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", pretend, program], capture_output=True, text=True, timeout=60)

@@ -38,11 +38,17 @@ COMMANDS = "mainstay.cli.commands."
 LEFT_OUT = ("mainstay.cli.remote", "mainstay.cli.plane")
 # Runs in every Python, so that an old one gives one clear line.
 MAIN = f"""\
+import os
 import sys
 
 if sys.version_info < {HOST_PYTHON}:
     sys.exit("mainstay: Python {HOST_PYTHON[0]}.{HOST_PYTHON[1]} or newer is needed, and %s is Python %d.%d"
              % ((sys.executable,) + tuple(sys.version_info[:2])))
+# Modules of PYTHONPATH and of the user's site directory must not be found instead of the ones that are meant.
+if not sys.flags.isolated and (
+    os.environ.get("PYTHONPATH") or getattr(sys.modules.get("site"), "USER_SITE", None) in sys.path
+):
+    os.execv(sys.executable, [sys.executable, "-I"] + sys.argv)
 from {START_FILES[1][:-3]} import main
 
 main(__loader__.archive)

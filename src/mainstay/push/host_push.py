@@ -32,7 +32,9 @@ MOST_EVENTS = 1_000_000
 MOST_MESSAGES = 20
 ERROR_TAIL_BYTES = 16 * 1024
 READ_BYTES = 256 * 1024
-HELLO_SECONDS = 120.0
+# The most until a connection is ready, and the longest silence after that. A run that has started may be silent.
+SILENCE_SECONDS = 30.0
+WRITE_BYTES = 64 * 1024
 EXIT_SECONDS = 10.0
 
 
@@ -77,6 +79,8 @@ class HostPush:
         # Why the files cannot be sent from here.
         self._unsendable: str | None = None
         self.started_at = monotonic()
+        # When it last sent something, or took something that was sent to it.
+        self._active_at = self.started_at
         # For the live table.
         self.phase = "connecting"
         self.total = 0
@@ -188,9 +192,11 @@ class HostPush:
 
     async def _write(self, stdin: asyncio.StreamWriter, *pieces: bytes) -> None:
         for piece in pieces:
-            stdin.write(piece)
+            for start in range(0, len(piece), WRITE_BYTES):
+                stdin.write(piece[start : start + WRITE_BYTES])
+                await stdin.drain()
+                self._active_at = monotonic()
             self.outcome.sent_bytes += len(piece)
-        await stdin.drain()
 
     async def _read_errors(self, process: asyncio.subprocess.Process) -> None:
         """Keeps the end of what ssh, sudo and the host print as errors."""
@@ -234,15 +240,17 @@ class HostPush:
             return
         buffer = bytearray()
         while True:
-            timeout = None
-            if self.phase == "connecting":
-                timeout = max(0.0, self.started_at + HELLO_SECONDS - monotonic())
+            silent_until = self._silent_until()
             try:
+                timeout = None if silent_until is None else max(0.0, silent_until - monotonic())
                 piece = await asyncio.wait_for(process.stdout.read(READ_BYTES), timeout)
             except TimeoutError:
-                raise HostFault("unreachable", f"it did not respond within {HELLO_SECONDS:.0f} s") from None
+                if silent_until == self._silent_until():
+                    raise HostFault("unreachable", f"it did not respond within {SILENCE_SECONDS:.0f} s") from None
+                continue
             if not piece:
                 return
+            self._active_at = monotonic()
             self._output_bytes += len(piece)
             if self._output_bytes > MOST_OUTPUT_BYTES:
                 raise HostFault("protocol", f"it sent more than {MOST_OUTPUT_BYTES // 1024 // 1024} MB")
@@ -253,6 +261,14 @@ class HostPush:
             buffer = rest
             if len(buffer) > LONGEST_LINE_BYTES:
                 raise HostFault("protocol", f"it sent a line of more than {LONGEST_LINE_BYTES // 1024 // 1024} MB")
+
+    def _silent_until(self) -> float | None:
+        if self.phase == "running":
+            return None
+        if self.phase == "connecting":
+            return self.started_at + SILENCE_SECONDS
+        # It may wait for the lock of another run.
+        return self._active_at + SILENCE_SECONDS + float(self._order.get("lock_wait_seconds", 0))
 
     def _take(self, frame: Frame) -> bool:
         """Keeps what a frame reports. Returns whether it is the last one."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from mainstay.converge.contract import Resource
 from mainstay.converge.manifest import Manifest, OpenedManifest, Source
 from mainstay.converge.manifest.hierarchy import DataLayer
+from mainstay.converge.manifest.repetition import MOST_ITEMS
 from mainstay.converge.manifest.scope import taint
 from mainstay.foundation import Any, Struct
 from mainstay.foundation.faults import Fault
@@ -14,9 +15,8 @@ from mainstay.foundation.text import PrivateText, shorten
 from mainstay.foundation.yaml.document import locate, nearest_place
 
 DEEPEST_CHILD = 10
-# Nested `for_each` must not grow without bound.
-MOST_CHILDREN = 100_000
-MOST_RESOURCES = 1_000_000
+# Manifests that apply others several times must not grow without bound.
+MOST_CHILDREN = MOST_RESOURCES = MOST_ITEMS
 MOST_FAULTS = 1000
 MOST_DUPLICATES = 50
 
