@@ -39,6 +39,7 @@ def report(offences: list[str]) -> None:
 # Documents without a fixed form, with what bounds them in control/operations/. `agents`, `services` and `orders` bound
 # properties and configurations by `machinery/property_decisions.py`.
 DOCUMENTS = {
+    "OwnStatus.facts": "MAX_FACTS_BYTES",
     "RequestBatch.requests[].body": "the endpoint that the request names",
     "ActionRequest.properties": "MAX_PROPERTIES_BYTES",
     "AgentChange.configuration": "MAX_PROPERTIES_BYTES",

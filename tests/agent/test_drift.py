@@ -13,6 +13,7 @@ import pytest
 from bridge import Bridge, bridge_on, wait_until
 from control_plane import running, start
 from fault_lab import NAME, ROOT, FaultLab, file, run_script
+from mainstay import __version__
 from mainstay.agent.drift import DriftFinding, RepairCounts
 
 OFTEN = ("--drift-interval", "300ms")
@@ -183,6 +184,32 @@ def test_a_repair_that_does_not_hold_is_reported_until_a_check_finds_the_resourc
     wait_for_condition(lab, service, "True", "Repaired")
     (lab.root / "healthy").touch()
     wait_for_condition(lab, service, "True", "InSync")
+
+
+@pytest.mark.parametrize("interval", ["1h", "0s"])
+def test_a_requested_repair_runs_at_once_whatever_the_policy_says(lab: FaultLab, interval: str) -> None:
+    service = make(lab, drift="report")
+    lab.start("--drift-interval", interval)
+    service = start_service(lab, service)
+    config = lab.root / f"{service['name']}.conf"
+    config.write_text("by hand\n")
+    lab.bridge.scenario.provider.put(f"/services/{service['id']}/repair")
+    wait_for_condition(lab, service, "True", "Repaired")
+    assert config.read_text() == "size 1\n"
+    path = f"/services/{service['id']}"
+    lab.bridge.scenario.provider.wait_for(path, {"repairRequestedAt": None})
+    assert len(lab.bridge.scenario.jobs(service)) == 2, "create and start, no other job"
+
+
+def test_an_agent_reports_its_host(lab: FaultLab) -> None:
+    make(lab)
+    lab.start()
+    path = f"/agents/{lab.bridge.scenario.agent_id}"
+    wait_until(lambda: lab.bridge.admin.get(path).get("facts") is not None, "facts", lab.bridge.logs)
+    agent = lab.bridge.admin.get(path)
+    assert agent["version"] == __version__
+    assert agent["facts"]["kernel"] == os.uname().release
+    assert abs(agent["facts"]["clockOffsetSeconds"]) <= 2
 
 
 def test_repairs_that_do_not_hold_wait_longer_and_longer() -> None:

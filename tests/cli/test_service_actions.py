@@ -162,3 +162,17 @@ def test_an_update_without_options_goes_to_the_latest_version(shell: Shell, scen
         assert scenario.service(service["id"])["blueprintDigest"] == pushed[1]["digest"]
         done = shell.run(scenario.consumer, "do", service["name"], "update")
     assert done.stdout.endswith("no job needed\n")
+
+
+def test_repair_asks_the_agent_at_once(shell: Shell, scenario: Scenario) -> None:
+    service = scenario.complete(scenario.order(scenario.service_type({})))
+    scenario.agent.get("/plans/pending")
+    done = shell.run(scenario.provider, "repair", service["id"])
+    agent = scenario.admin.get(f"/agents/{scenario.agent_id}")["name"]
+    assert done.stdout.startswith(f"Agent {agent} repairs {service['name']} now.")
+    assert scenario.admin.get(f"/services/{service['id']}")["repairRequestedAt"]
+    facts = {"hostname": "web1", "addresses": ["192.0.2.7", "192.0.2.8"]}
+    scenario.agent.put("/agents/me/status", {"status": "Connected", "version": "0.2.0", "facts": facts})
+    shown = shell.run(scenario.provider, "agents", "show", agent).stdout
+    assert "192.0.2.7, 192.0.2.8" in shown
+    assert "0.2.0" in shown

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import threading
 from dataclasses import dataclass, field
 
 from mainstay.agent import job_documents
@@ -38,6 +40,8 @@ STATUS = {IN_SYNC: "True", REPAIRED: "True", DRIFTED: "False", NOT_HELD: "False"
 # From this number on, consecutive repairs of a resource do not hold, and the next ones wait longer and longer.
 MANY_REPAIRS = 3
 LONGEST_WAIT_SECONDS = 3600.0
+# The thread looks at the stop flag at least this often.
+LONGEST_PAUSE_SECONDS = 1.0
 # Even fully escaped, two of them fit into the limit of the server for conditions.
 LONGEST_MESSAGE = 5_000
 
@@ -119,22 +123,39 @@ class DriftWatch:
         # By service, since the start of the agent.
         self._repairs: dict[str, RepairCounts] = {}
         self._is_offline = False
+        self._wake = threading.Event()
+
+    def notice(self) -> None:
+        """Checks services with a requested repair soon."""
+        self._wake.set()
 
     def run(self) -> None:
         """Never returns before the agent stops. The random first delay spreads agents that start together."""
         agent, seconds = self._agent, self._agent.settings.drift_seconds
-        pause_seconds = random.uniform(0, seconds)  # noqa: S311  # no secret
-        while not agent.stopping.wait(pause_seconds):
-            try:
-                for service in self._services():
-                    if agent.stopping.is_set():
-                        return
+        # Without drift checks only requested repairs run.
+        due_at = now() + random.uniform(0, seconds) if seconds > 0 else math.inf  # noqa: S311  # no secret
+        while not agent.stopping.is_set():
+            is_woken = self._wake.wait(max(0.0, min(due_at - now(), LONGEST_PAUSE_SECONDS)))
+            self._wake.clear()
+            is_due = now() >= due_at
+            if not is_woken and not is_due:
+                continue
+            self._check_all(only_requested=not is_due)
+            if is_due:
+                due_at = now() + seconds * random.uniform(0.9, 1.1)  # noqa: S311  # no secret
+
+    def _check_all(self, *, only_requested: bool) -> None:
+        agent = self._agent
+        try:
+            for service in self._services():
+                if agent.stopping.is_set():
+                    return
+                if not only_requested or service.get("repairRequestedAt"):
                     self._try_check(service)
-            except ServerRefusal as error:
-                agent.log.warning("drift checks postponed", reason=str(error))
-            except Exception as error:  # noqa: BLE001  # the next round must still happen
-                agent.log.error("bug", task="drift", at=origin_of(error))
-            pause_seconds = seconds * random.uniform(0.9, 1.1)  # noqa: S311  # no secret
+        except ServerRefusal as error:
+            agent.log.warning("drift checks postponed", reason=str(error))
+        except Exception as error:  # noqa: BLE001  # the next round must still happen
+            agent.log.error("bug", task="drift", at=origin_of(error))
 
     def _services(self) -> list[Mapping[str, Any]]:
         """The services of this agent. While the server is away: those of the last list without a job since, which may have
@@ -184,6 +205,7 @@ class DriftWatch:
         manifest = blueprint.keeps.get(service["status"])
         if manifest is None:
             self._report(service, None)
+            self._finish_repair(service)
             return
         stop = agent.services.try_acquire(service["id"])
         if stop is None:
@@ -194,6 +216,14 @@ class DriftWatch:
             agent.services.release(service["id"])
         if stop.reason is None:
             self._report(service, result)
+            if result.reason != UNKNOWN:
+                self._finish_repair(service)
+
+    def _finish_repair(self, service: Mapping[str, Any]) -> None:
+        requested_at = service.get("repairRequestedAt")
+        if requested_at:
+            path, query = f"/services/{service['id']}/repair", {"requestedAt": requested_at}
+            self._agent.client.call("DELETE", path, query=query)
 
     def _compare(
         self, service: Mapping[str, Any], blueprint: Blueprint, manifest: str, stop: StopFlag
@@ -213,11 +243,14 @@ class DriftWatch:
             found = _classify(report, blueprint.directory)
             if found.reason == IN_SYNC:
                 self._repairs.pop(service["id"], None)
-            if found.reason != DRIFTED or blueprint.drift != "repair":
+            is_requested, repairs_drift = bool(service.get("repairRequestedAt")), blueprint.drift == "repair"
+            if found.reason != DRIFTED or not (repairs_drift or is_requested):
                 return found
-            repairs = self._repairs_of(service["id"])
+            repairs = self._repairs_of(service["id"]) if repairs_drift else RepairCounts()
             repairs.forget_stable(found.resources)
-            if now() < repairs.last_repair_at + repairs.wait_seconds(agent.settings.drift_seconds):
+            if not is_requested and now() < repairs.last_repair_at + repairs.wait_seconds(
+                agent.settings.drift_seconds
+            ):
                 return repairs.classify(found)
             if not self._is_unchanged(service, stop):
                 return found

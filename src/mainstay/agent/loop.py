@@ -16,6 +16,7 @@ from mainstay.agent.blueprint_cache import BlueprintCache
 from mainstay.agent.client import ServerRefusal, Unreachable
 from mainstay.agent.context import AgentContext, Backoff
 from mainstay.agent.drift import DriftWatch
+from mainstay.agent.fact_reporter import FactReporter
 from mainstay.agent.job_documents import bounded_message
 from mainstay.agent.job_processes import JobProcesses
 from mainstay.agent.job_runner import Outcome, failed, preload_engine, run_job
@@ -94,9 +95,10 @@ class AgentLoop:
     def _tasks(self) -> Iterator[Callable[[], None]]:
         yield self._cleaner.run
         yield self._poll
-        yield Planner(self._agent, self._cleaner.notice).run
-        if self._agent.settings.drift_seconds > 0:
-            yield DriftWatch(self._agent).run
+        drift = DriftWatch(self._agent)
+        yield Planner(self._agent, {"orphans": self._cleaner.notice, "repairs": drift.notice}).run
+        yield drift.run
+        yield FactReporter(self._agent).run
 
     def _stop(self, signals: Signals) -> None:
         """Waits until each run has finished its current resource. After a while, or a second signal, the resource is

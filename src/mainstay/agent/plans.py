@@ -26,10 +26,10 @@ BUSY = "the agent is working on this service; plan again when it is done"
 
 
 class Planner:
-    def __init__(self, agent: AgentContext, notice_orphans: Callable[[], None]) -> None:
+    def __init__(self, agent: AgentContext, wakes: Mapping[str, Callable[[], None]]) -> None:
         self._agent = agent
-        # Reads the clean-ups soon; the long poll for plans also returns for a new one.
-        self._notice_orphans = notice_orphans
+        # The long poll for plans also returns for new clean-ups and repairs: by name, what to call then.
+        self._wakes = wakes
         self._slots = threading.Semaphore(agent.settings.jobs)
 
     def run(self) -> None:
@@ -51,8 +51,9 @@ class Planner:
                 query={"limit": 1, "wait": POLL_SECONDS},
                 timeout_seconds=POLL_SECONDS + POLL_GRACE_SECONDS,
             )
-            if headers.get("Mainstay-Wake") == "orphans":
-                self._notice_orphans()
+            for name in headers.get("Mainstay-Wake", "").split(", "):
+                if name in self._wakes:
+                    self._wakes[name]()
             plans = require_items(found, PLAN)
             backoff.reset()
             return plans[0] if plans else None

@@ -134,6 +134,7 @@ ACCESS: Mapping[tuple[str, str], Mapping[Role, Relation]] = {
     # The operation checks whether the target may serve the consumer.
     ("service", "move"): CONSUMERS,
     ("service", "condition"): {G: AS_AGENT},
+    ("service", "repair"): PROVIDERS,
     ("job", "read"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
     ("job", "cancel"): {A: ALL, P: AS_EITHER, G: AS_AGENT},
     ("job", "work"): {G: AS_AGENT},

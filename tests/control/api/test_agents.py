@@ -79,6 +79,24 @@ def test_an_agent_reports_its_status(scenario: Scenario) -> None:
     scenario.provider.put("/agents/me/status", {"status": "Error"}, expect=403)
 
 
+def test_an_agent_reports_facts_about_its_host(scenario: Scenario) -> None:
+    scenario.agent.get("/agents/me")
+    events = f"/events?entityId={scenario.agent_id}&pageSize=1"
+    before = scenario.admin.get(events)["totalItems"]
+    facts = {"hostname": "web1", "cpus": 8, "addresses": ["192.0.2.7"], "clockOffsetSeconds": 2}
+    scenario.agent.put("/agents/me/status", {"status": "Connected", "version": "0.2.0", "facts": facts})
+    for client in (scenario.admin, scenario.provider):
+        shown = client.get(f"/agents/{scenario.agent_id}")
+        assert (shown["version"], shown["facts"]) == ("0.2.0", facts)
+    scenario.consumer.get(f"/agents/{scenario.agent_id}", expect=404)
+    # A status without facts keeps them; facts are no event.
+    scenario.agent.put("/agents/me/status", {"status": "Connected"})
+    assert scenario.admin.get(f"/agents/{scenario.agent_id}")["facts"] == facts
+    assert scenario.admin.get(events)["totalItems"] == before
+    large = {"status": "Connected", "facts": {"text": "x" * 17_000}}
+    assert scenario.agent.put("/agents/me/status", large, expect=400)["code"] == "too_large"
+
+
 def test_any_request_connects_an_agent_and_a_disabled_agent_is_refused(scenario: Scenario) -> None:
     assert scenario.admin.get(f"/agents/{scenario.agent_id}")["status"] == "New"
     scenario.agent.get("/service-types")

@@ -338,8 +338,8 @@ def test_a_range_that_is_too_long_is_refused_with_its_limit(embedded: Server, bu
 def test_a_zero_byte_is_refused_in_plain_words(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type())
     job = scenario.next_job(service)
-    refused = scenario.agent.post(f"/jobs/{job['id']}/fail", {"errorMessage": "a\0b"}, expect=400)
-    assert refused["errors"] == [{"path": "errorMessage", "message": "must not hold a zero byte"}]
+    refused = scenario.agent.post(f"/jobs/{job['id']}/release", {"leaseToken": "a\0b"}, expect=400)
+    assert refused["errors"] == [{"path": "leaseToken", "message": "must not hold a zero byte"}]
     condition = {"type": "t", "status": "True", "reason": "a\0b"}
     refused = scenario.agent.put(f"/services/{service['id']}/conditions", [condition], expect=400)
     assert "regex" not in refused["error"]

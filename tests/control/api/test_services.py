@@ -430,6 +430,33 @@ def test_an_agent_reads_its_conditions_as_it_reported_them(scenario: Scenario) -
     assert scenario.agent.get(path)["conditions"] == stored["conditions"]
 
 
+def test_a_provider_requests_a_repair_and_the_agent_ends_it(scenario: Scenario) -> None:
+    service = scenario.order(scenario.service_type(None, SIMPLE))
+    path = f"/services/{service['id']}"
+    assert "no blueprints" in scenario.provider.put(f"{path}/repair", expect=400)["error"]
+    scenario.agent.get("/plans/pending")
+    scenario.consumer.put(f"{path}/repair", expect=403)
+    scenario.stranger.put(f"{path}/repair", expect=404)
+    requested = scenario.provider.put(f"{path}/repair")
+    assert requested["version"] == service["version"]
+    at = requested["repairRequestedAt"]
+    assert scenario.jobs(service)[0]["id"] == service["activeJob"]["id"], "there is no job"
+    (event,) = scenario.admin.get(f"/events?entityId={service['id']}&type=service.repair_requested")["items"]
+    assert event["initiatorRole"] == "participant"
+    # The long poll for plans returns once for it.
+    polled = scenario.agent.call("GET", "/api/v1/plans/pending?wait=20")
+    assert polled.headers["Mainstay-Wake"] == "repairs"
+    assert "Mainstay-Wake" not in scenario.agent.call("GET", "/api/v1/plans/pending").headers
+    assert scenario.agent.get(path)["repairRequestedAt"] == at
+    again = scenario.admin.put(f"{path}/repair")["repairRequestedAt"]
+    # The end of the first repair does not end the second request.
+    scenario.agent.delete(f"{path}/repair?requestedAt={at}")
+    assert scenario.provider.get(path)["repairRequestedAt"] == again
+    scenario.provider.delete(f"{path}/repair", expect=403)
+    scenario.agent.delete(f"{path}/repair?requestedAt={again}")
+    assert scenario.provider.get(path)["repairRequestedAt"] is None
+
+
 def test_services_are_filtered_by_whether_they_are_in_sync(scenario: Scenario) -> None:
     kind = scenario.service_type(None, SIMPLE)
     services = {status: scenario.order(kind)["id"] for status in (*SYNC, "not reported")}

@@ -443,3 +443,15 @@ def test_a_metric_of_a_service_is_drawn(server: Server, scenario: Scenario, serv
     for name in ("connections", "memory"):
         assert len(re.findall(rf"{name}-\w+ db<1> 12.5", text)) == 1
         assert len(re.findall(rf"{name}-\w+ db/2 12.5", text)) == 1
+
+
+def test_a_provider_repairs_a_drifted_service_from_its_page(server: Server, scenario: Scenario, service: Any) -> None:
+    found = {"type": "InSync", "status": "False", "reason": "Drifted", "message": "file#/etc/x: would change"}
+    scenario.agent.put(f"/services/{service['id']}/conditions", [found])
+    scenario.agent.get("/plans/pending")
+    page = f"/services/{service['id']}"
+    assert "Repair now" not in browser_of(server, scenario.consumer).get(page).text
+    browser = browser_of(server, scenario.provider)
+    assert "Repair now" in browser.get(page).text
+    assert browser.post(f"{page}/repair", {}, csrf=browser.csrf).location == page
+    assert "repair requested" in text_of(browser.get(page).text)

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mainstay.agent.client import Client
-from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, whole_number
+from mainstay.cli.main import CommandRefused, add_argument, add_list_option, add_switch, print_json, whole_number
 from mainstay.cli.remote.agent_providers import DEFAULT_PROVIDER, announce_grant, find_provider, print_note
 from mainstay.cli.remote.connection import find_named, find_type, list_items, print_warning
 from mainstay.cli.remote.drains import configure_drain, drain, undrain
@@ -36,7 +36,7 @@ from mainstay.cli.remote.enrolment_codes import (
 from mainstay.cli.remote.install_commands import configure_install_command, install_command
 from mainstay.cli.remote.removal import print_list, print_outcome, removal_verb
 from mainstay.cli.verbs import Verb, add_verbs, run_verb
-from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, Cell, age
+from mainstay.cli.views.tables import BAD, BUSY, DIM, GOOD, Cell, age, print_fields
 from mainstay.foundation.numbers import parse_count
 
 SUMMARY = "list, add, change, disable or remove agents, or decide whom they serve"
@@ -67,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             _configure_change,
             of="AGENT",
         ),
+        Verb("show", "show an agent and its host", _show, of="AGENT"),
         Verb("disable", "give an agent no orders and refuse its requests", _set_status, of="AGENT"),
         Verb("enable", "admit a disabled agent again", _set_status, of="AGENT"),
         Verb("drain", "give an agent no new services, and move its services", drain, configure_drain, of="AGENT"),
@@ -171,6 +172,34 @@ def _set_status(client: Client, arguments: argparse.Namespace) -> int:
     return print_outcome(arguments, changed, f"Agent {agent['name']} {outcome}.")
 
 
+def _show(client: Client, arguments: argparse.Namespace) -> int:
+    agent = client.get(f"{PATH}/{find_named(client, PATH, arguments.name)['id']}")
+    if arguments.json:
+        print_json(agent)
+        return 0
+    # Servers of older releases keep no facts.
+    facts = agent.get("facts") or {}
+    texts = [
+        (name, ", ".join(map(str, each)) if isinstance(each, list) else str(each)) for name, each in facts.items()
+    ]
+    print_fields(
+        [
+            ("name", agent["name"]),
+            ("id", agent["id"]),
+            ("status", (agent["status"], COLOURS.get(agent["status"], ""))),
+            ("last seen", _last_seen(agent)),
+            ("tags", ", ".join(agent["tags"])),
+            ("version", agent.get("version") or ""),
+            *texts,
+        ]
+    )
+    return 0
+
+
+def _last_seen(agent: Mapping[str, Any]) -> str:
+    return "never" if agent["status"] == "New" else f"{age(agent['lastStatusUpdate'])} ago"
+
+
 def _list_agents(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, "/agents", {"sort": "name"})
     headers = ("AGENT", "STATUS", "LAST SEEN", "SERVES", "TAGS", "PROVIDER", "ORDERS")
@@ -193,11 +222,10 @@ def _rows(client: Client, agents: Sequence[Any]) -> Iterator[list[Cell]]:
 
 
 def _row(agent: Mapping[str, Any], providers: Mapping[str, str], serves: str) -> list[Cell]:
-    last_seen = agent["lastStatusUpdate"]
     return [
         agent["name"],
         (f"{agent['status']}{', draining' if agent.get('draining') else ''}", COLOURS.get(agent["status"], "")),
-        "never" if agent["status"] == "New" else f"{age(last_seen)} ago",
+        _last_seen(agent),
         serves,
         ", ".join(agent["tags"]),
         providers.get(agent["providerId"], agent["providerId"]),

@@ -71,6 +71,7 @@ _ROWS = (
     EventType("rollout.aborted", "rollout", "An admin aborted the roll-out; nothing is undone."),
     EventType("service.created", "service", "The service was ordered."),
     EventType("service.moved", "service", "The service changed its agent; the old one owes a clean-up."),
+    EventType("service.repair_requested", "service", "A repair of the service on its host was requested."),
     EventType("service.transitioned", "service", "The service moved to another state of its lifecycle."),
     EventType("service.updated", "service", "The service changed without moving to another state."),
     *_changes("service_group"),

@@ -13,7 +13,8 @@ from mainstay.control.domain.faults import below
 from mainstay.control.domain.placement import ADMIN_TAG_PREFIX, admin_tags
 from mainstay.control.domain.properties.contract import Operation, PropertyTarget
 from mainstay.control.operations.machinery import pool_allocation, secret_sealing
-from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, Tag
+from mainstay.control.operations.machinery.bodies import AgentProtocolBody, Body, Id, Name, ShortText, Tag
+from mainstay.control.operations.machinery.bounds import MAX_FACTS_BYTES, refuse_unusable
 from mainstay.control.operations.machinery.caller_session import CallerSession
 from mainstay.control.operations.machinery.embedded_names import EmbeddedNames, RelatedRow
 from mainstay.control.operations.machinery.named_rows import find_named, refuse_for_others
@@ -65,6 +66,9 @@ class AgentChange(Body, frozen=True, kw_only=True):
 
 class OwnStatus(AgentProtocolBody, frozen=True, kw_only=True):
     status: Literal["New", "Connected", "Disconnected", "Error", "Disabled"]
+    version: ShortText | None = None
+    # hostname, os, kernel, cpus, memoryBytes, addresses, startedAt, clockOffsetSeconds and others.
+    facts: dict[str, object] | None = None
 
 
 class AgentView(AgentRow, frozen=True, kw_only=True):
@@ -265,6 +269,12 @@ async def set_own_status(work: UnitOfWork, wanted: OwnStatus) -> AgentRow:
     if before.status == "Disabled":
         # Disabled after this request was authenticated.
         raise NotPermitted("the agent is disabled", code="disabled")
+    if wanted.version is not None or wanted.facts is not None:
+        refuse_unusable("facts", wanted.facts, MAX_FACTS_BYTES)
+        before = msgspec.structs.replace(
+            before, version=wanted.version or before.version, facts=wanted.facts or before.facts
+        )
+        await store.note_facts(work.tx, before)
     if wanted.status == before.status:
         await store.record_heartbeat(work.tx, before.id, work.now)
         return msgspec.structs.replace(before, last_status_update=work.now)

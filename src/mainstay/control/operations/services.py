@@ -163,6 +163,7 @@ async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, Serv
         agent_name=agent.name,
         agent_status=agent.status,
         agent_last_seen=agent.last_status_update,
+        repair_requested_at=None,
         type_name=found.name,
         type_version=found.updated_at,
         job=(job.id, job.action, job.status),
@@ -446,6 +447,18 @@ async def set_conditions(work: UnitOfWork, service: ServiceRow, wanted: list[Ser
         return after
     definition = await job_chains.definition_of(work, service)
     return await job_chains.save_service(work, ServiceUpdate(before=service, after=after, definition=definition))
+
+
+async def request_repair(work: UnitOfWork, service: ServiceRow) -> None:
+    """The agent repairs the service at once, whatever its blueprint says about drift. There is no job."""
+    definition = await job_chains.definition_of(work, service)
+    if service.status in definition.lifecycle.terminal_states:
+        raise TerminalState(service.status)
+    agent = await AGENTS.require(work.tx, service.agent_id)
+    if not agent.supports_blueprints:
+        raise BadInput(f"agent {agent.name} runs no blueprints, so it compares and repairs nothing")
+    await store.request_repair(work.tx, service.id, work.now)
+    await work.record_event("service.repair_requested", service, service)
 
 
 async def measure_uptime(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from mainstay.control.store.engine.contract import Transaction, encode_json, literals, placeholders
+from mainstay.control.store.engine.contract import Transaction, encode_json, encode_optional, literals, placeholders
 from mainstay.control.store.engine.paging import SqlCondition, escape_like, joined_conditions
 from mainstay.control.store.engine.records import Record, Table, fold, to_microseconds
 
@@ -35,6 +35,9 @@ class AgentRow(Record, frozen=True, kw_only=True):
     disabled_by_admin: bool = False
     # The agent has asked for plans, orphans or a bundle, as agents that run blueprints do.
     supports_blueprints: bool = False
+    # What the agent reported last of itself and of its host. None: nothing yet.
+    version: str | None = None
+    facts: dict[str, object] | None = None
 
 
 AGENTS = Table("agents", "agent", AgentRow)
@@ -51,6 +54,16 @@ async def record_heartbeat(tx: Transaction, agent_id: str, now: datetime) -> boo
         id=agent_id,
     )
     return changed > 0
+
+
+async def note_facts(tx: Transaction, agent: AgentRow) -> None:
+    """No event, `updatedAt` unchanged: facts change all the time."""
+    await tx.execute(
+        "UPDATE agents SET version = :version, facts = :facts WHERE id = :id",
+        version=agent.version,
+        facts=encode_optional(agent.facts),
+        id=agent.id,
+    )
 
 
 async def note_blueprints(tx: Transaction, agent_id: str) -> None:

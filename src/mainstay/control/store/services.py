@@ -104,6 +104,7 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     agent_name: str
     agent_status: str
     agent_last_seen: datetime
+    repair_requested_at: datetime | None
     type_name: str
     type_version: datetime
     # (id, action, status) of the active job.
@@ -140,7 +141,7 @@ async def find_for_update(tx: Transaction, service_id: str, *, lock: bool = Fals
 
 _CONTEXT_COLUMNS = (
     "agents.name AS agent_name, agents.status AS agent_status,"
-    " agents.last_status_update AS agent_last_seen, service_types.name AS type_name,"
+    " agents.last_status_update AS agent_last_seen, services.repair_requested_at, service_types.name AS type_name,"
     " service_types.updated_at AS type_version, jobs.id AS job_id, jobs.action AS job_action, jobs.status AS job_status,"
     " providers.name AS provider_name, consumers.name AS consumer_name, service_groups.name AS group_name,"
     " blueprints.version AS blueprint_version"
@@ -189,6 +190,7 @@ def _context(row: Row) -> ServiceContext:
         agent_name=row["agent_name"],
         agent_status=row["agent_status"],
         agent_last_seen=to_time(row["agent_last_seen"]),
+        repair_requested_at=None if row["repair_requested_at"] is None else to_time(row["repair_requested_at"]),
         type_name=row["type_name"],
         type_version=to_time(row["type_version"]),
         job=None if row["job_id"] is None else (row["job_id"], row["job_action"], row["job_status"]),
@@ -281,6 +283,39 @@ async def count_repairs(tx: Transaction, service_id: str, conditions: list[dict[
         id=service_id,
         conditions=encode_json(conditions),
     )
+
+
+async def request_repair(tx: Transaction, service_id: str, now: datetime) -> None:
+    """`updatedAt` and the version stay: the service does not change."""
+    await tx.execute(
+        "UPDATE services SET repair_requested_at = :now, repair_announced = 0 WHERE id = :id",
+        id=service_id,
+        now=to_microseconds(now),
+    )
+
+
+async def finish_repair(tx: Transaction, service_id: str, requested_at: datetime) -> None:
+    """A request that came during the repair stays."""
+    await tx.execute(
+        "UPDATE services SET repair_requested_at = NULL WHERE id = :id AND repair_requested_at <= :requested_at",
+        id=service_id,
+        requested_at=to_microseconds(requested_at),
+    )
+
+
+_UNANNOUNCED_REPAIRS = "agent_id = :agent_id AND repair_requested_at IS NOT NULL AND repair_announced = 0"
+
+
+async def is_repair_unannounced(tx: Transaction, agent_id: str) -> bool:
+    """Whether a repair was requested that no long poll of the agent has returned for."""
+    statement = f"SELECT 1 AS found FROM services WHERE {_UNANNOUNCED_REPAIRS} LIMIT 1"
+    return bool(await tx.fetch(statement, agent_id=agent_id))
+
+
+async def take_unannounced_repairs(tx: Transaction, agent_id: str) -> bool:
+    """Whether there was one. Each is taken once, so that an agent that ignores it does not poll without a pause."""
+    statement = f"UPDATE services SET repair_announced = 1 WHERE {_UNANNOUNCED_REPAIRS}"
+    return await tx.execute(statement, agent_id=agent_id) > 0
 
 
 async def set_references(tx: Transaction, service_id: str, references: Sequence[tuple[str, str]]) -> None:

@@ -27,7 +27,7 @@ from mainstay.control.operations.orders import (
     MoveOrder,
     Order,
 )
-from mainstay.control.operations.plans import parse_plan_digest
+from mainstay.control.operations.plans import parse_plan_digest, question_topic
 from mainstay.control.operations.services import (
     ActionRequest,
     NewService,
@@ -36,7 +36,7 @@ from mainstay.control.operations.services import (
     UptimeView,
 )
 from mainstay.control.store.engine.paging import parse_listing
-from mainstay.control.store.services import IN_SYNC_ONLY, LIVING_ONLY, SERVICES, ServiceRow
+from mainstay.control.store.services import IN_SYNC_ONLY, LIVING_ONLY, SERVICES, ServiceRow, finish_repair
 from mainstay.foundation.numbers import LARGEST_NUMBER, parse_count
 
 PATH = "/api/v1/services"
@@ -177,6 +177,23 @@ async def _set_conditions(call: Call) -> Answer:
         return _service_answer(await read_service_view(work, row.id))
 
 
+async def _request_repair(call: Call) -> Answer:
+    async with call.transaction() as work:
+        row = await work.find(SERVICES, call.path["id"], "repair", lock=True)
+        call.refuse_body()
+        await services.request_repair(work, row)
+        work.tx.announce(question_topic(row.agent_id))
+        return _service_answer(await read_service_view(work, row.id))
+
+
+async def _finish_repair(call: Call) -> Answer:
+    requested_at = call.time("requestedAt")
+    async with call.transaction() as work:
+        row = await work.find(SERVICES, call.path["id"], "condition", lock=True)
+        await finish_repair(work.tx, row.id, requested_at or work.now)
+    return Answer()
+
+
 async def _show_uptime(call: Call) -> Answer:
     async with call.reading() as work:
         row = await work.find(SERVICES, call.path["id"])
@@ -281,6 +298,25 @@ ENDPOINTS = (
         access=("service", "condition"),
         summary="Set the conditions of a service, as its agent found them",
         answer=ServiceView,
+        refusals=(400, 404),
+    ),
+    Endpoint(
+        method="PUT",
+        path=f"{PATH}/{{id}}/repair",
+        act=_request_repair,
+        access=("service", "repair"),
+        summary="Repair a service on its host at once, whatever its blueprint says about drift; there is no job",
+        answer=ServiceView,
+        refusals=(400, 404, 409),
+    ),
+    Endpoint(
+        method="DELETE",
+        path=f"{PATH}/{{id}}/repair",
+        act=_finish_repair,
+        access=("service", "condition"),
+        summary="Report that a requested repair has ended; the condition InSync has its result",
+        status=204,
+        query=(QueryParameter("requestedAt", "`repairRequestedAt` of the service, as the agent read it", TIME),),
         refusals=(400, 404),
     ),
     Endpoint(

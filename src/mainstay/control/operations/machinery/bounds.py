@@ -13,6 +13,8 @@ from mainstay.foundation.vault import VAULT_PREFIX
 MAX_PROPERTIES_BYTES = 160 * 1024
 MAX_INSTANCE_DATA_BYTES = 32 * 1024
 MAX_CONDITIONS_BYTES = 64 * 1024
+# What an agent reports of its host.
+MAX_FACTS_BYTES = 16 * 1024
 # One value of a pool or of an option.
 MAX_VALUE_BYTES = 32 * 1024
 # A property schema, a lifecycle, a configuration schema.

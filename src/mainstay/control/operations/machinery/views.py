@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -43,6 +44,8 @@ class ActiveJobView(msgspec.Struct, frozen=True):
 
 
 class ServiceView(ServiceRow, frozen=True, kw_only=True):
+    # None: no repair was requested, or the agent has finished it.
+    repair_requested_at: datetime | None = None
     agent: AgentNamed
     service_type: Named
     available_actions: list[str]
@@ -102,6 +105,7 @@ async def show_in_context(work: UnitOfWork, row: ServiceRow, context: ServiceCon
         fields["conditions"] = shown_conditions(fields["conditions"], context.agent_status, context.agent_last_seen)
     return ServiceView(
         **fields,
+        repair_requested_at=context.repair_requested_at,
         agent=AgentNamed(row.agent_id, context.agent_name, context.agent_status),
         service_type=Named(row.service_type_id, context.type_name),
         available_actions=list(available_actions(definition.lifecycle, row.status)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.control.access import Caller, Role, relation_of
+from mainstay.control.access import ACCESS, Caller, Role, relation_of
 from mainstay.control.domain.lifecycle.schema import Lifecycle
 from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_state
 from mainstay.control.domain.lifecycle.svg import ServiceMoves
@@ -105,6 +105,10 @@ class _ServiceReader:
             and _may(caller, "service", "move", row),
             # Also out of a state without actions, and of a type without `delete`.
             "may_force": row.status not in lifecycle.terminal_states and _may(caller, "service", "order", row),
+            "may_repair": view.active_job is None
+            and row.status not in lifecycle.terminal_states
+            and caller.role in ACCESS["service", "repair"]
+            and _may(caller, "service", "repair", row),
             "may_cancel": _may(caller, "job", "cancel", row),
             "sees_agent": caller.role is Role.ADMIN or caller.participant_id == row.provider_id,
             "active": active,
@@ -279,4 +283,13 @@ def _drift(view: ServiceView, budget: DiffBudget) -> dict[str, Any] | None:
     return {"condition": found, "resources": resources, "is_known": found.get("status") == "False"}
 
 
-PAGES = (WebPage(method="GET", path="/services/{id}", act=_show, access=("service", "read")),)
+async def _repair(call: PageCall) -> PageAnswer:
+    page = f"/services/{call.path['id']}"
+    await call.api("PUT", f"/api/v1{page}/repair")
+    return PageAnswer(redirect=page, notice="The agent repairs the service at its next check, which is now")
+
+
+PAGES = (
+    WebPage(method="GET", path="/services/{id}", act=_show, access=("service", "read")),
+    WebPage(method="POST", path="/services/{id}/repair", act=_repair, access=("service", "repair")),
+)
