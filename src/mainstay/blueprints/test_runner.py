@@ -149,10 +149,7 @@ class BlueprintTest:
 
     def _offer(self, example: ExampleOrder) -> None:
         """Creates the pool values and options of the example."""
-        for name, values in example.pools.items():
-            if name in self.pools:
-                continue
-            self.pools.add(name)
+        for name, values in _without(example.pools, self.pools):
             pool = {
                 "name": name,
                 "type": name,
@@ -163,10 +160,7 @@ class BlueprintTest:
             pool_id = self._create("/service-pools", pool)
             for value in values:
                 self._create("/service-pool-values", {"name": str(value), "value": value, "servicePoolId": pool_id})
-        for name, values in example.options.items():
-            if name in self.options:
-                continue
-            self.options.add(name)
+        for name, values in _without(example.options, self.options):
             type_id = self._create("/service-option-types", {"name": name, "type": name})
             for value in values:
                 body = {"providerId": self.provider_id, "serviceOptionTypeId": type_id, "name": str(value)}
@@ -350,6 +344,13 @@ class BlueprintTest:
         }
         # Programs in Python write compiled modules wherever they are installed.
         return {path for path in found if not path.startswith(WRITTEN_BY_HOST) and "/__pycache__" not in path}
+
+
+def _without(given: Mapping[str, list[Any]], known: set[str]) -> list[tuple[str, list[Any]]]:
+    """The entries whose names are not known yet; from now on they are."""
+    fresh = [(name, values) for name, values in given.items() if name not in known]
+    known.update(given)
+    return fresh
 
 
 def _problems_of(refusal: ServerRefusal) -> list[str]:

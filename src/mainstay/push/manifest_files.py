@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 
 from mainstay.converge import resources
-from mainstay.converge.host.sources import BUNDLE_ENDS, OTHER_ARCHIVE_ENDS, read_bytes
+from mainstay.converge.host.sources import BUNDLE_ENDS, OTHER_ARCHIVE_ENDS, is_inside, read_bytes
 from mainstay.converge.manifest.expressions import split
 from mainstay.converge.manifest.scope import BadExpression
 from mainstay.converge.redaction import secret_names
@@ -189,7 +189,8 @@ class _Search:
         real = os.path.realpath(os.path.join(self.directory, path))
         if is_child and os.path.isfile(real):
             self.manifest(real, path, depth=depth + 1)
-        elif os.path.isdir(real) and _is_below(real, self.directory):
+        # A source such as `.` or `..` would take files that the manifest does not mean.
+        elif os.path.isdir(real) and is_inside(real, self.directory):
             for folder, _, names in os.walk(real):
                 for name in names:
                     self._add_file(os.path.join(folder, name))
@@ -242,11 +243,6 @@ def _has_sensitive_defaults(node: Node) -> bool:
     if isinstance(node, dict):
         return _is_sensitive(node.get("defaults")) or any(map(_has_sensitive_defaults, node.values()))
     return isinstance(node, list) and any(map(_has_sensitive_defaults, node))
-
-
-def _is_below(path: str, directory: str) -> bool:
-    """A source such as `.` or `..` would take files that the manifest does not mean."""
-    return path.startswith(os.path.realpath(directory).rstrip("/") + "/")
 
 
 def _texts(node: Node) -> Iterator[str]:

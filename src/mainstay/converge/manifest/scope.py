@@ -78,19 +78,16 @@ class Reference(Struct):
     has_default: bool = False
 
 
-class References:
+class References(Struct):
     """Everything that one expression refers to."""
 
-    __slots__ = ("files", "filters", "found", "templates", "tests")
-
-    def __init__(self) -> None:
-        self.found: list[Reference] = []
-        # Names of filters and tests that do not exist. Jinja2 itself accepts them inside a branch.
-        self.filters: list[str] = []
-        self.tests: list[str] = []
-        # Constant paths of `template('…')` and `file('…')`.
-        self.templates: list[str] = []
-        self.files: list[str] = []
+    found: list[Reference] = []
+    # Names of filters and tests that do not exist. Jinja2 itself accepts them inside a branch.
+    filters: list[str] = []
+    tests: list[str] = []
+    # Constant paths of `template('…')` and `file('…')`.
+    templates: list[str] = []
+    files: list[str] = []
 
 
 class TemplateScope:
