@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 EXIT_USAGE = 2
 # The groups of `mainstay --help`, in its order. Each command names one of them as its GROUP.
 GROUPS = ("this host", "many hosts", "order", "operate", "write blueprints")
+# Earlier names of commands. They work, and are not listed.
+ALIASES = {"orphans": "clean-ups"}
 INSTALL = "for the others install the package mainstay-plane"
 
 
@@ -230,7 +232,7 @@ def _declared_text(name: str, constant: str) -> str:
 def load_command(name: str) -> ModuleType | None:
     from importlib import import_module
 
-    module = name.replace("-", "_")
+    module = ALIASES.get(name, name).replace("-", "_")
     if "_" in name or not module.isidentifier() or module.startswith("_"):
         return None
     path = f"mainstay.cli.commands.{module}"

@@ -223,7 +223,7 @@ STEPS: list[tuple[Any, str, str, tuple[list[str], str], tuple[list[str], str]]] 
             [STOPPED],
             (
                 f"nothing is done on the host of OLD, which is offline: {RESERVED} the agent connects and applies"
-                " manifests/all.yaml, or an admin forgets the orphan"
+                " manifests/all.yaml, or an admin forgets the clean-up"
             ),
         ),
     ),
@@ -236,7 +236,7 @@ STEPS: list[tuple[Any, str, str, tuple[list[str], str], tuple[list[str], str]]] 
             [],
             (
                 "the host of OLD is not cleaned up: the blueprint has no manifest for `delete`;"
-                f" {RESERVED} an admin removes it by hand and forgets the orphan"
+                f" {RESERVED} an admin removes it by hand and forgets the clean-up"
             ),
         ),
     ),

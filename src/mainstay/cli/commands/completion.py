@@ -324,7 +324,7 @@ SOURCES: dict[str, Source] = {
     "DIGEST|NAME[@VERSION]": _blueprint_names,
     "JOB": _ids("/jobs", _describe_run),
     "CODE-ID": _ids("/enrolment-codes", lambda code: f"{code['usesLeft']} of {code['count']} places left"),
-    "ORPHAN": _ids(
+    "CLEAN-UP": _ids(
         "/orphans", lambda each: f"{each['serviceName']}, failed attempts: {each['attempts']}", "createdAt"
     ),
     "ROLLOUT": _rollouts,

@@ -113,7 +113,7 @@ def _report_forced(service: Any, *, as_json: bool) -> int:
         return 0
     agent = service["agent"]
     print(printable(f"{head}, not on its host: agent {agent['name']} ({agent['status']}) owes the clean-up."))
-    print("Until then it may still run, and it keeps its pool values. `mainstay orphans` shows the progress.")
+    print("Until then it may still run, and it keeps its pool values. `mainstay clean-ups` shows the progress.")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Moves a service to another agent: mainstay move shop --agent web2
 
 The target runs the `create` manifest of the service's blueprint, then the one for its state. When both succeed, the
-service changes its agent, and the old agent cleans up its host (`mainstay orphans`). Files of the old host are not
+service changes its agent, and the old agent cleans up its host (`mainstay clean-ups`). Files of the old host are not
 copied: the blueprint must say `movable: true`. Exit codes are those of `mainstay do`."""
 
 from __future__ import annotations
@@ -42,5 +42,5 @@ def run(arguments: argparse.Namespace) -> int:
         code = finish_order(client, arguments, answer, "create", members, agent=target["name"])
         if code == 0 and arguments.wait and not (arguments.json or is_forecast(arguments)):
             old, new = printable(service["agent"]["name"]), printable(target["name"])
-            print(f"Moved from {old} to {new}. {old} cleans up its host; `mainstay orphans` shows the progress.")
+            print(f"Moved from {old} to {new}. {old} cleans up its host; `mainstay clean-ups` shows the progress.")
         return code

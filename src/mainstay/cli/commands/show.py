@@ -83,7 +83,7 @@ def _fields(service: Mapping[str, Any]) -> list[tuple[str, Cell]]:
         ("actions", _actions_text(service)),
         ("agent", (f"{agent['name']} ({agent['status']})", GOOD if agent["status"] == "Connected" else BUSY)),
         # Servers of older releases have no orphans.
-        ("orphan", ("an agent owes a clean-up; see `mainstay orphans`", BUSY) if service.get("orphan") else ""),
+        ("clean-up", ("an agent owes a clean-up; see `mainstay clean-ups`", BUSY) if service.get("orphan") else ""),
         ("instance", service.get("agentInstanceId") or ""),
         ("owner", name_of(service, "consumer")),
         ("provider", name_of(service, "provider")),

@@ -411,8 +411,8 @@ def find_orphan(client: Client, name_or_id: str) -> Any:
     if not named and len(name_or_id) >= 4:
         named = [each for each in found if each["id"].startswith(name_or_id.lower())]
     if not named:
-        raise CommandRefused(f"there is no orphan {name_or_id!r}; `mainstay orphans` lists them")
-    return _single(name_or_id, "orphan", named, list)
+        raise CommandRefused(f"there is no clean-up {name_or_id!r}; `mainstay clean-ups` lists them")
+    return _single(name_or_id, "clean-up", named, list)
 
 
 def find_by_id(client: Client, path: str, id_or_prefix: str) -> Any:

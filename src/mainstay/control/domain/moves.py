@@ -58,13 +58,13 @@ def _clean_up(blueprint: object, old: MoveAgent) -> MoveRun:
             "delete",
             (),
             f"the host of {old.name} is not cleaned up: the blueprint has no manifest for `delete`; {left} until an admin"
-            " removes it by hand and forgets the orphan",
+            " removes it by hand and forgets the clean-up",
         )
     if not old.is_connected:
         return MoveRun(
             "delete",
             (delete,),
             f"nothing is done on the host of {old.name}, which is {old.absence}: {left} until the agent connects and"
-            f" applies {delete}, or an admin forgets the orphan",
+            f" applies {delete}, or an admin forgets the clean-up",
         )
     return MoveRun("delete", (delete,), f"{old.name} cleans up its host: it applies {delete} and confirms")

@@ -150,11 +150,11 @@ def _orphan(row: Row) -> DoctorFinding:
         f"service {row['service_name']} ({row['service_id']}) {ORPHAN_REASONS[row['reason']]};"
         f" agent {row['agent_name']}, which is {status}, has not cleaned up its host yet ({_attempts_text(row)}); "
     )
-    by_hand = "clean up by hand and forget the orphan with `mainstay orphans forget`"
+    by_hand = "clean up by hand and forget it with `mainstay clean-ups forget`"
     if status == "Connected":
         message += f"the agent tries again by itself; if it cannot succeed, {by_hand}"
-        return DoctorFinding("orphan", f"orphan {row['id']}", message, f"mainstay orphans show {row['id']}")
-    return DoctorFinding("orphan", f"orphan {row['id']}", f"{message}start the agent, or {by_hand}", START_AGENT)
+        return DoctorFinding("orphan", f"clean-up {row['id']}", message, f"mainstay clean-ups show {row['id']}")
+    return DoctorFinding("orphan", f"clean-up {row['id']}", f"{message}start the agent, or {by_hand}", START_AGENT)
 
 
 async def _stopped_rollouts(work: UnitOfWork) -> list[DoctorFinding]:

@@ -290,7 +290,7 @@ async def _refuse_held_instance(work: UnitOfWork, held: LockedJob, wanted: Compl
     instance_id = wanted.agent_instance_id
     if instance_id is not None and await holds_instance(work.tx, held.job.agent_id, instance_id):
         raise Conflict(
-            f"agentInstanceId {instance_id} belongs to an orphan of this agent until its clean-up is confirmed",
+            f"agentInstanceId {instance_id} belongs to a clean-up that this agent owes, until it is confirmed",
             code="duplicate",
         )
 

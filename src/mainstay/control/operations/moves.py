@@ -66,8 +66,8 @@ async def move(work: UnitOfWork, service: ServiceRow, wanted: MoveRequest, if_ve
     owed = await open_of_agent(work.tx, service.id, target.id)
     if owed:
         raise Conflict(
-            f"agent {target.name} still owes a clean-up of this service (orphan {owed[0].id}); wait until it confirms,"
-            " or forget the orphan",
+            f"agent {target.name} still owes a clean-up of this service ({owed[0].id}); wait until it confirms,"
+            " or forget the clean-up",
             code="clean_up_owed",
             details={"orphanId": owed[0].id},
         )

@@ -217,7 +217,7 @@ async def _refuse_moved_services(work: UnitOfWork, service_type: ServiceTypeRow)
     if orphans:
         raise Conflict(
             "values of services that moved cannot become secret or plain while an agent owes a clean-up:"
-            f" orphans {', '.join(orphans)}; wait for the agents, or forget the orphans",
+            f" clean-ups {', '.join(orphans)}; wait for the agents, or forget the clean-ups",
             code="clean_up_owed",
             details={"dependants": {"orphans": orphans}},
         )

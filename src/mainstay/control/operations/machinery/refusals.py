@@ -117,5 +117,5 @@ class InUse(Conflict):
         listed = "; ".join(f"{noun}: {', '.join(ids)}" for noun, ids in named.items())
         ways = ["delete those first"] if named.keys() - {"orphans"} else []
         if "orphans" in named:
-            ways.append("an orphan ends when its agent confirms the clean-up, or an admin forgets it")
+            ways.append("a clean-up ends when its agent confirms it, or an admin forgets it")
         super().__init__(f"{what} is in use by {listed}; {'; '.join(ways)}", details={"dependants": named})

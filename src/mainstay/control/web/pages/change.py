@@ -27,7 +27,7 @@ from mainstay.control.web.views.plans import PlannedOrder
 
 ACCESS = ("service", "order")
 UPDATE, DELETE = "update", "delete"
-FORCED = "the agent is not asked: the service ends at once, and what is left on the host becomes an orphan"
+FORCED = "the agent is not asked: the service ends at once, and the agent owes the clean-up of its host"
 
 
 @dataclass(frozen=True, slots=True)

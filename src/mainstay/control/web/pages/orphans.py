@@ -11,7 +11,7 @@ from mainstay.control.web.noun_pages import Confirmation, ConfirmedRequest, conf
 
 API = "/api/v1/orphans"
 PAGE_SIZE = "50"
-CRUMBS = (("/orphans", "Orphans"),)
+CRUMBS = (("/orphans", "Clean-ups"),)
 
 
 async def _agent_names(call: PageCall, orphans: list[Any]) -> dict[str, str]:
@@ -36,7 +36,7 @@ async def _list(call: PageCall) -> PageAnswer:
 async def _find(call: PageCall) -> Any:
     found = await call.api("GET", API, query=[("id", call.path["id"])])
     if not found["items"]:
-        raise ApiRefusal(404, {"error": "there is no open orphan with this id", "code": "not_found"})
+        raise ApiRefusal(404, {"error": "there is no open clean-up with this id", "code": "not_found"})
     return found["items"][0]
 
 
@@ -66,9 +66,9 @@ async def _confirm_forgetting(call: PageCall) -> tuple[Confirmation, ConfirmedRe
         "Its pool values, instance id and secrets are released; another service may get the same address or port.",
     ]
     crumbs = [*CRUMBS, (f"/orphans/{orphan['id']}", orphan["serviceName"])]
-    notice = f"Orphan {orphan['serviceName']} is forgotten"
+    notice = f"The clean-up of {orphan['serviceName']} is forgotten"
     request = ConfirmedRequest("POST", f"{API}/{orphan['id']}/forget", "/orphans", notice)
-    return Confirmation(f"Forget {orphan['serviceName']}", "Forget the orphan", effects, crumbs), request
+    return Confirmation(f"Forget {orphan['serviceName']}", "Forget the clean-up", effects, crumbs), request
 
 
 PAGES = (

@@ -1,8 +1,8 @@
-"""Lists orphans: what a forced delete or a move left on a host and its agent has not removed yet.
-`orphans show ORPHAN` prints the last error and report, `orphans forget ORPHAN` closes an orphan without a clean-up.
+"""Lists clean-ups that agents owe: what a forced delete or a move left on a host and its agent has not removed yet.
+`clean-ups show CLEAN-UP` prints the last error and report, `clean-ups forget CLEAN-UP` gives one up.
 
-The agent runs the `delete` manifest of each orphan at its start and then with growing pauses. Until it confirms, the
-orphan keeps its pool values, its instance id and its secrets."""
+The agent runs the `delete` manifest of each within seconds, and after a failure with growing pauses. Until it confirms,
+pool values, instance id and secrets of the service stay reserved."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ GROUP = "operate"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_argument(parser, "verb", "show|forget", "show or forget one orphan", nargs="?", choices=("show", "forget"))
-    add_argument(parser, "orphan", "ORPHAN", "id, id prefix or name of the service", nargs="?")
+    add_argument(parser, "verb", "show|forget", "show or forget one clean-up", nargs="?", choices=("show", "forget"))
+    add_argument(parser, "orphan", "CLEAN-UP", "id, id prefix or name of the service", nargs="?")
     add_switch(parser, "--yes", "forget: do not ask for a confirmation")
     add_switch(parser, "-v", "--verbose", "show: also show stable resources")
     add_remote_options(parser)
@@ -32,15 +32,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb and not arguments.orphan:
-        raise CommandRefused(f"name the orphan: mainstay orphans {arguments.verb} ORPHAN")
+        raise CommandRefused(f"name the clean-up: mainstay clean-ups {arguments.verb} CLEAN-UP")
     with connected(arguments) as client:
         return {"show": _show, "forget": _forget, None: _list_orphans}[arguments.verb](client, arguments)
 
 
 def _list_orphans(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, "/orphans")
-    headers = ("ORPHAN", "SERVICE", "AGENT", "AGE", "FAILED", "MESSAGE")
-    empty = "There are no orphans. Only admins and the provider of an agent see its orphans."
+    headers = ("CLEAN-UP", "SERVICE", "AGENT", "AGE", "FAILED", "MESSAGE")
+    empty = "No clean-up is owed. Only admins and the provider of an agent see its clean-ups."
     return print_list(arguments, found, headers, _rows(client, found), empty)
 
 
@@ -70,7 +70,7 @@ def _show(client: Client, arguments: argparse.Namespace) -> int:
         return 0
     print_fields(
         [
-            ("orphan", orphan["id"]),
+            ("clean-up", orphan["id"]),
             ("service", f"{orphan['serviceName']} ({orphan['serviceId']})"),
             ("agent", _agent_names(client).get(orphan["agentId"], orphan["agentId"])),
             ("since", local_time(orphan["createdAt"])),

@@ -1,4 +1,4 @@
-"""`mainstay orphans`, and what `do … delete --force` reports about the host."""
+"""`mainstay clean-ups`, and what `do … delete --force` reports about the host."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def test_a_forced_delete_does_not_claim_that_the_host_is_clean(shell: Shell, sce
     name = f"agent {agent['name']} ({agent['status']})"
     assert done.stdout.splitlines() == [
         f"{shop['name']}: Deleted in the control plane, not on its host: {name} owes the clean-up.",
-        "Until then it may still run, and it keeps its pool values. `mainstay orphans` shows the progress.",
+        "Until then it may still run, and it keeps its pool values. `mainstay clean-ups` shows the progress.",
     ]
     shown = shell.run(scenario.admin, "show", shop["id"]).stdout
-    assert "an agent owes a clean-up; see `mainstay orphans`" in shown
+    assert "an agent owes a clean-up; see `mainstay clean-ups`" in shown
 
 
 def test_a_forced_delete_as_json_carries_the_orphan_flag(shell: Shell, scenario: Scenario, shop: Any) -> None:
@@ -43,43 +43,53 @@ def test_a_forced_delete_as_json_carries_the_orphan_flag(shell: Shell, scenario:
     assert json.loads(done.stdout)["orphan"] is True
 
 
-def test_orphans_are_listed_with_their_agent_and_last_error(shell: Shell, scenario: Scenario, shop: Any) -> None:
+def test_clean_ups_are_listed_with_their_agent_and_last_error(shell: Shell, scenario: Scenario, shop: Any) -> None:
     shell.run(scenario.admin, "do", shop["id"], "delete", "--force")
     orphan = orphan_of(scenario, shop)
     body = {"errorMessage": "exec#stop: exit code 1\nmore", "report": {"events": []}}
     scenario.agent.post(f"/orphans/{orphan['id']}/fail", body, expect=204)
-    listed = shell.run(scenario.provider, "orphans").stdout
+    listed = shell.run(scenario.provider, "clean-ups").stdout
     (line,) = [each for each in listed.splitlines() if each.startswith(orphan["id"][:8])]
     assert shop["name"] in line
     assert line.endswith("1       exec#stop: exit code 1")
-    assert json.loads(shell.run(scenario.provider, "orphans", "--json").stdout) == [orphan_of(scenario, shop)]
-    shown = shell.run(scenario.provider, "orphans", "show", shop["name"]).stdout
+    assert json.loads(shell.run(scenario.provider, "clean-ups", "--json").stdout) == [orphan_of(scenario, shop)]
+    shown = shell.run(scenario.provider, "clean-ups", "show", shop["name"]).stdout
     assert "more" in shown
-    assert "failed   once\n" in shown
-    assert "There are no orphans." in shell.run(scenario.stranger, "orphans").stdout
+    assert "failed    once\n" in shown
+    assert "No clean-up is owed." in shell.run(scenario.stranger, "clean-ups").stdout
 
 
 def test_forget_asks_before_it_releases_the_values(shell: Shell, scenario: Scenario, shop: Any) -> None:
     shell.run(scenario.admin, "do", shop["id"], "delete", "--force")
     orphan = orphan_of(scenario, shop)
-    refused = shell.run(scenario.admin, "orphans", "forget", orphan["id"][:8], code=2)
+    refused = shell.run(scenario.admin, "clean-ups", "forget", orphan["id"][:8], code=2)
     assert f"Forgetting {shop['name']} removes nothing from the host" in refused.stderr
     assert "--yes" in refused.stderr
-    shell.run(scenario.provider, "orphans", "forget", shop["name"], "--yes", code=2)
+    shell.run(scenario.provider, "clean-ups", "forget", shop["name"], "--yes", code=2)
     assert orphan_of(scenario, shop)["attempts"] == 0
-    done = shell.run(scenario.admin, "orphans", "forget", shop["name"], "--yes")
+    done = shell.run(scenario.admin, "clean-ups", "forget", shop["name"], "--yes")
     assert done.stdout == (
         f"Forgot {shop['name']}: its pool values, instance id and secrets are released. "
         "What is left on the host is not removed.\n"
     )
     assert scenario.service(shop["id"])["orphan"] is False
-    missing = shell.run(scenario.admin, "orphans", "forget", shop["name"], "--yes", code=2)
-    assert "`mainstay orphans` lists them" in missing.stderr
+    missing = shell.run(scenario.admin, "clean-ups", "forget", shop["name"], "--yes", code=2)
+    assert "`mainstay clean-ups` lists them" in missing.stderr
 
 
-def test_orphans_complete_in_a_shell(shell: Shell, scenario: Scenario, shop: Any) -> None:
+def test_the_earlier_name_works_and_is_not_listed(shell: Shell, scenario: Scenario, shop: Any) -> None:
     shell.run(scenario.admin, "do", shop["id"], "delete", "--force")
-    words = shell.run(scenario.admin, "completion", "--words", "orphans", "forget", "").stdout
+    words = ["--json"]
+    listed = [shell.run(scenario.provider, name, *words).stdout for name in ("clean-ups", "orphans")]
+    assert listed[0] == listed[1]
+    help_text = shell.run(scenario.admin, "--help").stdout
+    assert "clean-ups" in help_text
+    assert "orphans" not in help_text
+
+
+def test_clean_ups_complete_in_a_shell(shell: Shell, scenario: Scenario, shop: Any) -> None:
+    shell.run(scenario.admin, "do", shop["id"], "delete", "--force")
+    words = shell.run(scenario.admin, "completion", "--words", "clean-ups", "forget", "").stdout
     assert f"{orphan_of(scenario, shop)['id'][:8]}\t{shop['name']}, failed attempts: 0" in words.splitlines()
 
 
