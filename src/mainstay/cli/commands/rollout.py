@@ -23,7 +23,7 @@ from mainstay.cli.remote.job_progress import (
     add_wait_options,
     follow_until_ended,
 )
-from mainstay.cli.remote.removal import confirm_by_name
+from mainstay.cli.remote.removal import confirm_by_name, print_list
 from mainstay.cli.views.run_display import printable
 from mainstay.cli.views.tables import (
     BAD,
@@ -258,16 +258,9 @@ def _item_row(item: Mapping[str, Any]) -> list[Cell]:
 # ---- lists ----
 def _list_rollouts(client: Client, arguments: argparse.Namespace) -> int:
     found = list_items(client, "/rollouts", {"sort": "-createdAt"})
-    if arguments.json:
-        print_json(found)
-    elif found:
-        print_table(
-            ("ROLLOUT", "TYPE", "ACTION", "VERSION", "STATUS", "DONE", "FAILED", "SKIPPED", "SERVICES", "AGE"),
-            [_row(each) for each in found],
-        )
-    else:
-        print("There are no roll-outs. `mainstay rollout TYPE` starts one.")
-    return 0
+    headers = ("ROLLOUT", "TYPE", "ACTION", "VERSION", "STATUS", "DONE", "FAILED", "SKIPPED", "SERVICES", "AGE")
+    empty = "There are no roll-outs. `mainstay rollout TYPE` starts one."
+    return print_list(arguments, found, headers, map(_row, found), empty)
 
 
 def _row(rollout: Mapping[str, Any]) -> list[Cell]:

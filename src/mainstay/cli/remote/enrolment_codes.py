@@ -20,7 +20,7 @@ from mainstay.cli.remote.connection import (
     short_id,
 )
 from mainstay.cli.remote.removal import add_yes_option, confirm, print_list, print_outcome
-from mainstay.cli.views.run_display import printable
+from mainstay.cli.views.run_display import counted, printable
 from mainstay.cli.views.tables import BAD, DIM, GOOD, Cell, local_time
 
 PATH, NOUN = "/enrolment-codes", "enrollment code"
@@ -126,9 +126,8 @@ def _show_created(client: Client, arguments: argparse.Namespace, created: Mappin
     if arguments.quiet:
         print(created["code"])
         return 0
-    hosts = "host" if created["count"] == 1 else "hosts"
     until = local_time(created["expiresAt"])
-    print(f"Run this on {created['count']} {hosts} before {until}, as the user of the agent:\n")
+    print(f"Run this on {counted(created['count'], 'host')} before {until}, as the user of the agent:\n")
     _print_command(client, created["code"])
     prefix = created.get("namePrefix")
     names = f"the name {printable(prefix)}HOST" if prefix else "the name of the host"
