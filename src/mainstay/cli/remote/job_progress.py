@@ -368,6 +368,8 @@ def _current_line(screen: ProgressOutput, found: FollowResult) -> str:
     if not _is_active(job):
         return head
     action, agent = printable(job["action"]), printable(service["agent"]["name"])
+    if job.get("waitingFor"):
+        return f"{head}, {action} waits for service {short_id(job['waitingFor'])}"
     if job["status"] == "Pending":
         status = service["agent"]["status"]
         if status == "Connected":
@@ -380,7 +382,9 @@ def _current_line(screen: ProgressOutput, found: FollowResult) -> str:
 
 
 def _is_agent_offline(found: FollowResult) -> bool:
-    return bool(found.job["status"] == "Pending" and found.service["agent"]["status"] != "Connected")
+    job = found.job
+    is_claimable = job["status"] == "Pending" and not job.get("waitingFor")
+    return bool(is_claimable and found.service["agent"]["status"] != "Connected")
 
 
 def _hint(found: FollowResult) -> str:

@@ -48,6 +48,7 @@ _ROWS = (
     ),
     *_changes("install_command"),
     EventType("job.created", "job", "The job was queued."),
+    EventType("job.ready", "job", "The services that the job waited for are there; an agent may claim it."),
     EventType("job.claimed", "job", "An agent claimed the job."),
     EventType("job.released", "job", "The agent returned the job unfinished; the attempt does not count."),
     EventType("job.requeued", "job", "The lease expired; the job is queued for the next attempt."),

@@ -105,6 +105,11 @@ class Renew:
     deadline_at: datetime
 
 
+def awaited_is_missing(name: str, message: str | None) -> str:
+    """Why a job that waits for a service is cancelled: the failure of that service, if there was one."""
+    return f"service {name} is not there" if message is None else f"service {name} is not there: {message}"
+
+
 def ended_event_type(status: JobStatus) -> str:
     return {"Completed": "job.completed", "Failed": "job.failed", "Cancelled": "job.cancelled"}[status]
 

@@ -204,6 +204,8 @@ async def _repeat_claim(work: UnitOfWork, job: JobRow, wanted: Claim, token: str
 
 async def _not_pending(work: UnitOfWork, job: JobRow) -> NotPending:
     current = await JOBS.find(work.tx, job.id)
+    if current is not None and current.status == "Pending" and current.waiting_for is not None:
+        return NotPending(f"waiting for service {current.waiting_for}")
     return NotPending("gone" if current is None else current.status)
 
 
@@ -283,6 +285,41 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     service = await job_chains.save_service(work, update)
     if advance.next_step is not None:
         await _queue_next(work, held, service, chain, advance, merged)
+    if update.ends:
+        await _cancel_waiting(work, service, None)
+    elif held.service.status == held.definition.lifecycle.initial_state != service.status:
+        await _release_waiting(work, service)
+
+
+async def _release_waiting(work: UnitOfWork, service: ServiceRow) -> None:
+    """The service has left its initial state: jobs that wait for it may start, unless they wait for another one too."""
+    for job_id, service_id in await store.waiting_jobs(work.tx, service.id):
+        held = await _lock_job(work, job_id, service_id)
+        if held.job.status != "Pending" or held.job.waiting_for is None:
+            continue
+        # Without locks on the other services: each of them locks this job before it looks, so the last one sees all.
+        awaited = await job_chains.find_awaited(work, service_id, hold=False)
+        after = msgspec.structs.replace(held.job, waiting_for=awaited, updated_at=work.now)
+        if awaited is not None:
+            await JOBS.update(work.tx, after)
+            continue
+        deadline = decide.pending_deadline(held.definition.lifecycle, held.job.action, work.now)
+        await JOBS.update(work.tx, after, deadline_at=to_optional_microseconds(deadline))
+        await work.record_event("job.ready", held.job, after)
+        work.tx.announce(job_chains.agent_topic(held.job.agent_id))
+
+
+async def _cancel_waiting(work: UnitOfWork, service: ServiceRow, message: str | None) -> None:
+    """The service will not be there: cancels the jobs that wait for it, and so those that wait for their services.
+    `message` None: no failure says why."""
+    for job_id, service_id in await store.waiting_jobs(work.tx, service.id):
+        held = await _lock_job(work, job_id, service_id)
+        if held.job.status != "Pending" or held.job.waiting_for is None:
+            continue
+        is_own = held.service.consumer_id == service.consumer_id and held.service.provider_id == service.provider_id
+        name = service.name if is_own else service.id
+        why = decide.awaited_is_missing(name, message if is_own else None)
+        await _end_unsuccessfully(work, held, EndJob("Cancelled", why, held.service.status))
 
 
 async def _refuse_held_instance(work: UnitOfWork, held: LockedJob, wanted: Completion) -> None:
@@ -450,6 +487,8 @@ async def _end_unsuccessfully(
     )
     update = ServiceUpdate(before=held.service, after=after, definition=held.definition, ended_job=ended)
     await job_chains.save_service(work, update)
+    if update.ends or (held.job.action == "create" and not held.job.is_move):
+        await _cancel_waiting(work, after, decision.message)
 
 
 async def _abandon_chain(work: UnitOfWork, held: LockedJob, *, keep_values: bool = False) -> bool:
@@ -575,6 +614,7 @@ async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:
     await job_chains.save_service(work, update)
     if isinstance(remains, LeaveOrphan):
         await orphans.open_orphan(work, after, remains.reason)
+    await _cancel_waiting(work, after, None)
 
 
 def _first_terminal(lifecycle: Lifecycle) -> str | None:

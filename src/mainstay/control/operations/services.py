@@ -158,7 +158,15 @@ async def create(work: UnitOfWork, wanted: NewService) -> tuple[ServiceRow, Serv
     await _save_references(work, schema, service)
     await store.note_state(work.tx, service.id, service.status, work.now)
     # The service has its properties already, so the chain has nothing to apply or to release.
-    job = await job_chains.start(work, service, lifecycle, "create", properties, OrderedChanges(None))
+    job = await job_chains.start(
+        work,
+        service,
+        lifecycle,
+        "create",
+        properties,
+        OrderedChanges(None),
+        has_references=schema.has_references,
+    )
     return service, ServiceContext(
         agent_name=agent.name,
         agent_status=agent.status,
@@ -365,7 +373,10 @@ async def _request(
         raise active_job_refusal(active)
     if action.name == "delete":
         await refuse_if_referenced(work, service)
-    await job_chains.start(work, service, lifecycle, action.name, changes.properties, changes)
+    has_references = definition.properties.has_references
+    await job_chains.start(
+        work, service, lifecycle, action.name, changes.properties, changes, has_references=has_references
+    )
     return changes
 
 

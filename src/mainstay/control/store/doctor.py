@@ -17,7 +17,7 @@ async def waiting_jobs(tx: Transaction, before: datetime, limit: int) -> Sequenc
         "SELECT jobs.id AS job_id, jobs.action, jobs.service_id, agents.name AS agent_name,"
         " agents.status AS agent_status"
         " FROM jobs JOIN agents ON agents.id = jobs.agent_id"
-        " WHERE jobs.status = 'Pending' AND (agents.status <> 'Connected' OR jobs.created_at < :before)"
+        " WHERE jobs.status = 'Pending' AND jobs.waiting_for IS NULL AND (agents.status <> 'Connected' OR jobs.created_at < :before)"
         f" ORDER BY jobs.created_at LIMIT {limit}",
         before=to_microseconds(before),
     )

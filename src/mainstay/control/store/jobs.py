@@ -52,6 +52,8 @@ class JobRow(Record, frozen=True, kw_only=True):
     plan_digest: str | None = None
     # Creates the service on another agent, which gets the service when the job completes.
     is_move: bool = False
+    # The service that must leave its initial state before an agent may claim the job. None: none.
+    waiting_for: str | None = None
     agent_id: str
     service_id: str
     provider_id: str
@@ -178,7 +180,7 @@ async def claim(
     rows = await tx.fetch(
         "UPDATE jobs SET status = 'Processing', claimed_at = :now, updated_at = :now, lease_expires_at = :expires,"
         " was_claimed = 1, lease_hash = :lease_hash, claim_id = :claim_id, deadline_at = :deadline, progress = NULL"
-        f" WHERE id = :id AND status = 'Pending' RETURNING {JOBS.select()}",
+        f" WHERE id = :id AND status = 'Pending' AND waiting_for IS NULL RETURNING {JOBS.select()}",
         id=job_id,
         now=to_microseconds(now),
         expires=to_optional_microseconds(expires),
@@ -203,7 +205,7 @@ async def pending_jobs(
         " AND own.name = orphans.service_name WHERE orphans.agent_id = :agent_id AND orphans.closed_at IS NULL)"
         f" AS orphan_id FROM (SELECT {JOBS.select()}, row_number() OVER"
         " (PARTITION BY group_id ORDER BY priority DESC, created_at, id) AS place FROM jobs"
-        f" WHERE agent_id = :agent_id AND status = 'Pending'{wanted} AND NOT EXISTS"
+        f" WHERE agent_id = :agent_id AND status = 'Pending' AND waiting_for IS NULL{wanted} AND NOT EXISTS"
         " (SELECT 1 FROM jobs AS others WHERE others.agent_id = :agent_id AND others.status = 'Processing'"
         " AND others.group_id = jobs.group_id)) AS placed"
         f" WHERE place = 1 ORDER BY priority DESC, created_at, id LIMIT {int(limit)}",
@@ -211,6 +213,18 @@ async def pending_jobs(
         service_id=service_id,
     )
     return [(JOBS.decode(row), row["orphan_id"]) for row in rows]
+
+
+async def waiting_jobs(tx: Transaction, service_id: str) -> list[tuple[str, str]]:
+    """The jobs that wait until references of their service are there, one of which is this service; each with the id of
+    its service."""
+    rows = await tx.fetch(
+        "SELECT DISTINCT jobs.id, jobs.service_id FROM service_references"
+        " JOIN jobs ON jobs.service_id = service_references.service_id AND jobs.status = 'Pending'"
+        " AND jobs.waiting_for IS NOT NULL WHERE service_references.target_id = :id ORDER BY jobs.service_id",
+        id=service_id,
+    )
+    return [(row["id"], row["service_id"]) for row in rows]
 
 
 async def agents_with_pending_jobs(tx: Transaction, before: datetime, limit: int) -> list[str]:

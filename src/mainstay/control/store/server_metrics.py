@@ -43,7 +43,7 @@ async def count_services(tx: Transaction) -> Sequence[Row]:
 async def count_troubles(tx: Transaction) -> Row:
     """`oldest` is the creation of the oldest queued job; None: no job is queued."""
     rows = await tx.fetch(
-        "SELECT (SELECT min(created_at) FROM jobs WHERE status = 'Pending') AS oldest,"
+        "SELECT (SELECT min(created_at) FROM jobs WHERE status = 'Pending' AND waiting_for IS NULL) AS oldest,"
         f" (SELECT count(*) FROM services WHERE {DRIFTED}) AS drifted,"
         f" (SELECT count(*) FROM services WHERE {UNHELD_REPAIR}) AS unheld_repairs,"
         f" (SELECT count(*) FROM services WHERE {UNKNOWN_REPORTED})"

@@ -330,6 +330,31 @@ async def set_references(tx: Transaction, service_id: str, references: Sequence[
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ReferredState:
+    """A living service that another one refers to."""
+
+    id: str
+    status: str
+    service_type_id: str
+    type_version: datetime
+
+
+async def referred_states(tx: Transaction, service_id: str, *, hold: bool) -> list[ReferredState]:
+    """With `hold`, a change of such a service waits for the commit, and is waited for."""
+    ending = f"{tx.for_key_share} OF services" if hold and tx.for_key_share else ""
+    rows = await tx.fetch(
+        "SELECT services.id, services.status, services.service_type_id, service_types.updated_at"
+        " FROM service_references JOIN services ON services.id = service_references.target_id"
+        " AND services.is_terminal = 0 JOIN service_types ON service_types.id = services.service_type_id"
+        f" WHERE service_references.service_id = :id ORDER BY services.id{ending}",
+        id=service_id,
+    )
+    return [
+        ReferredState(row["id"], row["status"], row["service_type_id"], to_time(row["updated_at"])) for row in rows
+    ]
+
+
 async def living_referrers(tx: Transaction, service_id: str) -> list[str]:
     """Those of the same consumer. A provider may refer to services of its consumers, but must not keep them alive."""
     return await fetch_column(

@@ -82,6 +82,8 @@ class NextJob:
     step: int
     params: Properties | None
     is_move: bool = False
+    # The service that must be there before the job starts. None: none.
+    waiting_for: str | None = None
 
 
 async def start(
@@ -91,12 +93,25 @@ async def start(
     action: str,
     params: Properties | None,
     changes: OrderedChanges,
+    *,
+    has_references: bool,
 ) -> JobRow:
-    """Queues the first job. A unique index refuses a second active job."""
+    """Queues the first job. A unique index refuses a second active job. A `create` waits for the services that its
+    service refers to."""
     started = transitions.begin(lifecycle, action, service.status)
     retired = changes.decided.accepted.retired_secrets if changes.decided else ()
     chain = await _insert(work, service, started, changes, retired)
-    return await queue(work, service, lifecycle, chain, NextJob(1, params))
+    awaited = await find_awaited(work, service.id, hold=True) if has_references and action == "create" else None
+    return await queue(work, service, lifecycle, chain, NextJob(1, params, waiting_for=awaited))
+
+
+async def find_awaited(work: UnitOfWork, service_id: str, *, hold: bool) -> str | None:
+    """The first service that this one refers to and that has not left its initial state."""
+    for found in await service_store.referred_states(work.tx, service_id, hold=hold):
+        definition = await work.tools.definitions.read(work.tx, found.service_type_id, found.type_version)
+        if found.status == definition.lifecycle.initial_state:
+            return found.id
+    return None
 
 
 async def start_move(
@@ -171,12 +186,15 @@ async def queue(
         blueprint_digest=chain.blueprint_digest or service.blueprint_digest,
         plan_digest=None if work.planned is None else work.planned.host,
         is_move=following.is_move,
+        waiting_for=following.waiting_for,
         agent_id=service.agent_id,
         service_id=service.id,
         provider_id=service.provider_id,
         consumer_id=service.consumer_id,
     )
-    deadline = to_optional_microseconds(pending_deadline(lifecycle, chain.action, work.now))
+    # A job that waits for another service cannot be claimed; its time begins when it may be.
+    due = None if following.waiting_for else pending_deadline(lifecycle, chain.action, work.now)
+    deadline = to_optional_microseconds(due)
     await work.insert(JOBS, job, group_id=service.group_id, deadline_at=deadline)
     work.tx.announce(agent_topic(service.agent_id))
     return job
