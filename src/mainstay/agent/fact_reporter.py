@@ -42,8 +42,8 @@ class FactReporter:
 
     def _report(self) -> None:
         me, headers = self._agent.client.get_with_headers("/agents/me", query={}, timeout_seconds=30.0)
-        facts = {**host_facts(), "startedAt": self._started_at.isoformat().replace("+00:00", "Z")}
-        offset = clock_offset_seconds(headers.get("Date", ""), datetime.now(UTC))
+        facts = {**_host_facts(), "startedAt": self._started_at.isoformat().replace("+00:00", "Z")}
+        offset = _clock_offset_seconds(headers.get("Date", ""), datetime.now(UTC))
         if offset is not None:
             facts["clockOffsetSeconds"] = offset
         # Status `Error` ends only by an explicit change.
@@ -52,7 +52,7 @@ class FactReporter:
         self._agent.client.call("PUT", "/agents/me/status", body)
 
 
-def host_facts() -> dict[str, Any]:
+def _host_facts() -> dict[str, Any]:
     known = built_in()
     system = known["os"]
     return {
@@ -74,7 +74,7 @@ def _addresses(interfaces: Mapping[str, Any]) -> list[str]:
     return [address for each in found for address in each if address][:MOST_ADDRESSES]
 
 
-def clock_offset_seconds(date: str, now: datetime) -> int | None:
+def _clock_offset_seconds(date: str, now: datetime) -> int | None:
     """How far the clock of this host is ahead of the server's. None: the server sent no date."""
     try:
         return round((now - parsedate_to_datetime(date)).total_seconds())
