@@ -105,8 +105,8 @@ class Market:
         """A filter that matches a random row, a sort order and a page size."""
         row = self.chance.choice(self.everything[noun])
         # `value` may be any JSON and the names are not of the row; participants may not filter by the others.
-        no_filters = ("value", "servicePoolSetName", "blueprintVersion", "hash", "errorMessage")
-        no_filters += ("initiatorName", "initiatorParticipantId")
+        names_of_others = ("initiatorName", "initiatorParticipantId", "servicePoolSetName", "blueprintVersion")
+        no_filters = ("value", "hash", "errorMessage", *names_of_others)
         known = {name: value for name, value in row.items() if name not in no_filters}
         scalars = {name: value for name, value in known.items() if isinstance(value, str | int) and value != ""}
         names = self.chance.sample(sorted(scalars), k=self.chance.randint(0, 2))
