@@ -37,7 +37,7 @@ BUDGET = {
     "control": 1120,
     "control/api": 3840,
     "control/domain": 4750,
-    "control/operations": 6670,
+    "control/operations": 6680,
     "control/store": 4980,
     "control/vault": 120,
     "control/web": 6820,

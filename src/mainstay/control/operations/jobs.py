@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
@@ -31,10 +31,9 @@ from mainstay.control.operations import moves, orphans
 from mainstay.control.operations.machinery import job_chains, pool_allocation, secret_sealing
 from mainstay.control.operations.machinery.bodies import NO_ZERO, AgentProtocolBody, ShortText, failure_to_store
 from mainstay.control.operations.machinery.bounds import MAX_INSTANCE_DATA_BYTES, refuse_unusable
-from mainstay.control.operations.machinery.consumer_view import consumer_report, initiator_words, sees_host
 from mainstay.control.operations.machinery.job_chains import NextJob, ServiceUpdate
 from mainstay.control.operations.machinery.property_decisions import accept_properties
-from mainstay.control.operations.machinery.refusals import Conflict, InvalidProperties, NotFound, NotPermitted
+from mainstay.control.operations.machinery.refusals import Conflict, InvalidProperties, NotPermitted
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.operations.services import refuse_if_referenced
@@ -542,42 +541,6 @@ async def pending(work: UnitOfWork, limit: int, service_id: str | None) -> list[
     if not blocked:
         return views
     return [msgspec.structs.replace(view, orphan_id=blocked.get(view.id, msgspec.UNSET)) for view in views]
-
-
-async def read_report(work: UnitOfWork, job: JobRow) -> object:
-    """The report of the agent, as far as the caller may see it."""
-    report = await find_report(work, job)
-    if report is None:
-        raise NotFound("report of job", job.id)
-    return report
-
-
-async def find_report(work: UnitOfWork, job: JobRow, max_characters: int | None = None) -> object | None:
-    """None: there is no report, or it has more characters."""
-    report = await store.report_of(work.tx, job.id, max_characters)
-    return report if report is None or sees_host(work.caller, job.provider_id) else consumer_report(report)
-
-
-@dataclass(frozen=True, slots=True)
-class JobContext:
-    """What lists of jobs show beyond their rows."""
-
-    requested_by: str
-    # Counts of the report: outcome → number of resources. None: no report, or one that is too large to read in a list.
-    summary: object
-
-
-async def read_contexts(
-    work: UnitOfWork, rows: Sequence[JobRow], parties: Mapping[str, str]
-) -> dict[str, JobContext]:
-    """By id of the job. `parties`: id → name of providers and consumers of the jobs."""
-    notes = await store.read_notes(work.tx, [row.id for row in rows])
-    return {
-        job_id: JobContext(
-            initiator_words(work.required_caller, note.role, note.name, note.participant_id, parties), note.summary
-        )
-        for job_id, note in notes.items()
-    }
 
 
 async def force_delete(work: UnitOfWork, service: ServiceRow) -> None:

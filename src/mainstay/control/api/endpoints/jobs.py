@@ -8,7 +8,7 @@ import msgspec
 
 from mainstay.control.api.contract import LIMIT, MAX_WAIT_SECONDS, WAIT, Answer, Call, Endpoint, QueryParameter
 from mainstay.control.api.nouns import command_endpoint, detail_endpoint, page_endpoint, report_endpoint
-from mainstay.control.operations import jobs
+from mainstay.control.operations import job_reports, jobs
 from mainstay.control.operations.jobs import Claim, Completion, FailureReport, Release, Renewal, Renewed
 from mainstay.control.operations.machinery.consumer_view import refuse_as_criterion
 from mainstay.control.operations.machinery.job_chains import agent_topic
@@ -81,7 +81,7 @@ ENDPOINTS = (
     detail_endpoint(
         f"{PATH}/{{id}}/report",
         JOBS,
-        jobs.read_report,
+        job_reports.read_report,
         summary="Show the agent's report of a finished job",
         answer=object,
     ),

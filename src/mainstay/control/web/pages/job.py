@@ -6,7 +6,7 @@ from typing import Any
 
 from mainstay.control.access import relation_of
 from mainstay.control.domain.values import is_uuid
-from mainstay.control.operations import jobs
+from mainstay.control.operations import job_reports
 from mainstay.control.operations.machinery.job_chains import definition_of
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
@@ -31,8 +31,8 @@ async def _show(call: PageCall) -> PageAnswer:
 async def _read(work: UnitOfWork, row: JobRow) -> dict[str, Any]:
     (view,) = await show_jobs(work, [row])
     parties = {each.id: each.name for each in (view.provider, view.consumer)}
-    contexts = await jobs.read_contexts(work, [row], parties)
-    report = await jobs.find_report(work, row)
+    contexts = await job_reports.read_contexts(work, [row], parties)
+    report = await job_reports.find_report(work, row)
     shown = None if report is None else read_report(report, DiffBudget())
     caller = work.required_caller
     message = view.error_message or ""
@@ -57,7 +57,7 @@ async def _show_output(call: PageCall) -> PageAnswer:
     async with call.reading() as work:
         row = await work.find(JOBS, call.path["id"])
         (view,) = await show_jobs(work, [row])
-        report = await jobs.find_report(work, row)
+        report = await job_reports.find_report(work, row)
     return PageAnswer("job_output.html", {"view": view, "output": whole_output(view.error_message or "", report)})
 
 

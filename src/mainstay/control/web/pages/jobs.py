@@ -7,7 +7,7 @@ from typing import Any, get_args
 from mainstay.control.access import Role, reading_relation
 from mainstay.control.domain.jobs import ACTIVE, JobStatus
 from mainstay.control.domain.values import is_uuid
-from mainstay.control.operations import jobs
+from mainstay.control.operations import job_reports
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import JobView, show_jobs
 from mainstay.control.store.agents import AGENTS
@@ -88,7 +88,7 @@ async def _ids(work: UnitOfWork, table: Table[Any], wanted: str) -> list[str]:
 
 async def _with_context(work: UnitOfWork, items: list[JobView]) -> list[ShownJob]:
     parties = {each.id: each.name for job in items for each in (job.provider, job.consumer)}
-    contexts = await jobs.read_contexts(work, items, parties)
+    contexts = await job_reports.read_contexts(work, items, parties)
     return [shown_job(job, contexts.get(job.id), job.service.agent.status, work.now) for job in items]
 
 

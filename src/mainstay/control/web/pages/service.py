@@ -15,7 +15,7 @@ from mainstay.control.domain.lifecycle.state_kind import StateKind, kind_of_stat
 from mainstay.control.domain.lifecycle.svg import ServiceMoves
 from mainstay.control.domain.lifecycle.transitions import success_path
 from mainstay.control.domain.lifecycle.uptime import StateEntry, uptime_by_day
-from mainstay.control.operations import events, jobs, services
+from mainstay.control.operations import events, job_reports, services
 from mainstay.control.operations.machinery.unit_of_work import UnitOfWork
 from mainstay.control.operations.machinery.views import ServiceView, show_service, visible_part
 from mainstay.control.store.events import newest_of
@@ -174,7 +174,7 @@ async def _read_jobs(
     relation = work.relation("job", "read")
     found = await newest_of_service(work.tx, row.id, SHOWN_JOBS)
     readable = [job for job in found if relation.holds(work.required_caller, job)]
-    contexts = await jobs.read_contexts(work, readable, parties)
+    contexts = await job_reports.read_contexts(work, readable, parties)
     return [shown_job(visible_part(work, job), contexts.get(job.id), view.agent.status, work.now) for job in readable]
 
 
@@ -183,7 +183,7 @@ async def _read_last_report(work: UnitOfWork, shown: Sequence[ShownJob], budget:
     last = next((job for job in shown if not job.is_active), None)
     if last is None:
         return None
-    report = await jobs.find_report(work, last.row, MAX_INLINE_REPORT)
+    report = await job_reports.find_report(work, last.row, MAX_INLINE_REPORT)
     return None if report is None else {"job": last, "report": read_report(report, budget)}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from mainstay.control.operations.jobs import JobContext
+from mainstay.control.operations.job_reports import JobContext
 from mainstay.control.store.jobs import JobRow
 from mainstay.control.web.views.formatting import AGENT_STATES, duration, running_time
 from mainstay.control.web.views.reports import count_words, summary_counts
