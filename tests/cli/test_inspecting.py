@@ -409,7 +409,9 @@ def test_a_range_that_cannot_be_expanded_is_refused(
     shell: Shell, scenario: Scenario, value: str, message: str
 ) -> None:
     words = ["pools", "add", unique("addresses"), "--type", "ip", "--agent", scenario.agent_id, "--value", value]
-    assert f"--value {value} {message}" in shell.run(scenario.provider, *words, code=2).stderr
+    refused = shell.run(scenario.provider, *words, code=2).stderr
+    assert f"--value {value}" in refused
+    assert message in refused
 
 
 def test_a_code_for_many_hosts_enrolls_hosts_by_their_name(shell: Shell, scenario: Scenario, tmp_path: Path) -> None:

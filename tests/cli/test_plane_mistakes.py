@@ -119,7 +119,7 @@ COMMANDS = [
     ("order {kind} x -p sise=small", "  sise: unknown property (did you mean 'size'?)"),
     ("order {kind} x -p size=huge", "  size: value is not in allowed enum values: small | large"),
     ("order nosuch x", "there is no service type 'nosuch'"),
-    ("order {kind} x --agent nosuch", "there is no agent 'nosuch'; available: {host}"),
+    ("order {kind} x --agent nosuch", "there is no agent 'nosuch'; available: "),
     ("order {kind} x --tag moon", "`mainstay types {kind}` lists the agents that serve it"),
     ("do {service} fly", "unknown action 'fly'; the lifecycle has: create, start, stop"),
     ("do {service} stop", "action 'stop' cannot be performed in state 'New'; it starts from: Started"),

@@ -217,7 +217,7 @@ def test_an_agent_learns_nothing_about_groups_it_does_not_serve(scenario: Scenar
     assert alone["errors"] == [{"path": "other", "message": "referenced service does not exist"}]
 
 
-@pytest.mark.parametrize("name", ["\ufeff", "e\u0301", "🜁" * 255, "<script>", "'; DROP TABLE jobs; --"])
+@pytest.mark.parametrize("name", ["\u00a0", "e\u0301", "🜁" * 255, "<script>", "'; DROP TABLE jobs; --"])
 def test_unusual_text_is_stored_and_found_as_a_name(scenario: Scenario, name: str) -> None:
     service = scenario.order(scenario.service_type(None, SIMPLE))
     scenario.consumer.patch(f"/services/{service['id']}", {"name": name})
