@@ -38,7 +38,7 @@ BUDGET = {
     "control/api": 3840,
     "control/domain": 4750,
     "control/operations": 6680,
-    "control/store": 4980,
+    "control/store": 4990,
     "control/vault": 120,
     "control/web": 6820,
     "converge": 3000,

@@ -82,12 +82,13 @@ def test_tags_and_types_are_names_too(scenario: Scenario) -> None:
     assert FAULT in str(scenario.provider.post("/service-pools", {**pool, "type": "ip\x85"}, expect=400))
 
 
-def test_a_zero_byte_is_named_in_words(scenario: Scenario) -> None:
-    job = {"errorMessage": "a\0b"}
+def test_a_zero_byte_is_named_in_words_and_replaced_in_a_failure(scenario: Scenario) -> None:
     service = scenario.order(scenario.service_type())
-    claimed = scenario.next_job(service)
-    refused = scenario.agent.post(f"/jobs/{claimed['id']}/fail", job, expect=400)
-    assert refused["errors"] == [{"path": "errorMessage", "message": "must not hold a zero byte"}]
+    path = f"/jobs/{scenario.next_job(service)['id']}"
+    refused = scenario.agent.post(f"{path}/fail", {"errorMessage": "a", "leaseToken": "a\0b"}, expect=400)
+    assert refused["errors"] == [{"path": "leaseToken", "message": "must not hold a zero byte"}]
+    scenario.agent.post(f"{path}/fail", {"errorMessage": "a\0b"}, expect=204)
+    assert scenario.admin.get(path)["errorMessage"] == "a\ufffdb"
 
 
 def test_a_stored_name_stays_and_its_row_can_be_changed(embedded: Server) -> None:

@@ -254,6 +254,8 @@ def test_a_code_for_many_hosts_expires_after_its_lifetime(play: Play) -> None:
                 provider_id=scene.agent.provider_id,
                 count=9,
                 lifetime_seconds=3600,
+                # The caller of these tests has no token that could live or end.
+                outlives_token=True,
             )
             code = await enrolment_codes.create(work, wanted)
         scene.later(3599)

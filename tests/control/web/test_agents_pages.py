@@ -123,7 +123,8 @@ def test_an_agent_is_drained_and_the_page_shows_what_is_left(browser: WebSession
     assert "This agent takes no new services." in shown
     assert service["name"] in shown
     assert "the drain does not move services" in shown
-    assert "draining" in browser.get("/agents").text
+    name = scenario.admin.get(f"/agents/{scenario.agent_id}")["name"]
+    assert "draining" in browser.get(f"/agents?name={name}").text
     browser.post(path, {"wanted": "move"}, csrf=browser.csrf)
     assert scenario.admin.get(f"/agents/{scenario.agent_id}/drain")["move"] is True
     assert "Its services move one after another" in browser.get(page).text

@@ -267,7 +267,7 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     refuse_unusable("agentInstanceData", wanted.agent_instance_data, MAX_INSTANCE_DATA_BYTES)
     _refuse_references(wanted.agent_instance_data)
     await _refuse_held_instance(work, held, wanted)
-    chain = await JOB_CHAINS.require(work.tx, held.job.run_id, lock=True)
+    chain, is_referenced = await store.lock_chain(work.tx, held.job.run_id, held.service.id)
     advance = decide.advance(held.facts, chain.visited)
     if held.job.is_move:
         chain = await moves.leave_old_agent(work, held.service, chain, held.definition.properties)
@@ -284,9 +284,9 @@ async def complete(work: UnitOfWork, job: JobRow, wanted: Completion) -> None:
     service = await job_chains.save_service(work, update)
     if advance.next_step is not None:
         await _queue_next(work, held, service, chain, advance, merged)
-    if update.ends:
+    if is_referenced and update.ends:
         await _cancel_waiting(work, service, None)
-    elif held.service.status == held.definition.lifecycle.initial_state != service.status:
+    elif is_referenced and held.service.status == held.definition.lifecycle.initial_state != service.status:
         await _release_waiting(work, service)
 
 

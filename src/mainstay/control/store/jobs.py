@@ -215,6 +215,19 @@ async def pending_jobs(
     return [(JOBS.decode(row), row["orphan_id"]) for row in rows]
 
 
+async def lock_chain(tx: Transaction, chain_id: str, service_id: str) -> tuple[JobChainRow, bool]:
+    """The chain of a job, and whether jobs may wait for its service. Under the lock of the service: an order that refers
+    to it waits for that lock."""
+    (row,) = await tx.fetch(
+        f"SELECT {JOB_CHAINS.select()},"
+        " EXISTS (SELECT 1 FROM service_references WHERE target_id = :service_id) AS is_referenced"
+        f" FROM {JOB_CHAINS.name} WHERE id = :id{tx.for_update}",
+        id=chain_id,
+        service_id=service_id,
+    )
+    return JOB_CHAINS.decode(row), bool(row["is_referenced"])
+
+
 async def waiting_jobs(tx: Transaction, service_id: str) -> list[tuple[str, str]]:
     """The jobs that wait until references of their service are there, one of which is this service; each with the id of
     its service."""
