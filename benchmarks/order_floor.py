@@ -21,6 +21,8 @@ TABLES = {
     "runs": "service_id",
     "jobs": "service_id",
 }
+# The database computes them.
+COMPUTED = {"in_sync"}
 OWNED_EVENTS = "SELECT * FROM events WHERE entity_id IN ($1, $2) ORDER BY ordinal"
 RATE = re.compile(r"tps = ([0-9.]+) \(without")
 
@@ -46,8 +48,9 @@ async def write_script(url: str, service_id: str, job_id: str, script: Path) -> 
 
 
 def _insert(table: str, row: Mapping[str, object], new_ids: Mapping[str, str]) -> str:
-    values = ", ".join(_literal(value, new_ids) for value in row.values())
-    return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values});"
+    stored = {name: value for name, value in row.items() if name not in COMPUTED}
+    values = ", ".join(_literal(value, new_ids) for value in stored.values())
+    return f"INSERT INTO {table} ({', '.join(stored)}) VALUES ({values});"
 
 
 def _literal(value: object, new_ids: Mapping[str, str]) -> str:
