@@ -48,6 +48,7 @@ def unique_sleep() -> str:
 
 
 # ---- kill -9 ----
+@pytest.mark.test_all
 def test_killed_at_every_resource_the_agent_resumes_the_job(lab: FaultLab) -> None:
     sleep = unique_sleep()
     resources: list[dict[str, Any]] = []
@@ -83,6 +84,7 @@ def test_killed_at_every_resource_the_agent_resumes_the_job(lab: FaultLab) -> No
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.test_all
 def test_killed_at_any_instant_the_agent_loses_no_result_and_no_restart(lab: FaultLab, seed: int) -> None:
     chance = random.Random(seed)
     resources: list[dict[str, Any]] = []
@@ -312,6 +314,7 @@ def test_two_agents_with_one_token_run_each_job_once(lab: FaultLab) -> None:
 
 # ---- signals ----
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.test_all
 def test_stopped_at_any_instant_the_agent_releases_its_jobs(lab: FaultLab, seed: int) -> None:
     chance = random.Random(seed)
     steps = [

@@ -363,6 +363,7 @@ def test_hostile_names_do_not_reach_the_terminal(embedded: Server, tmp_path: Pat
     assert hostile in next(iter(own.values()))
 
 
+@pytest.mark.test_all
 def test_kill_in_the_middle_of_an_apply_leaves_all_or_nothing(
     shell: Shell, scenario: Scenario, tmp_path: Path
 ) -> None:

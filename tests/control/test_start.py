@@ -142,6 +142,7 @@ def served_certificate(url: str) -> str:
     return ssl.get_server_certificate((host, int(port)), timeout=10)
 
 
+@pytest.mark.test_all
 def test_a_replaced_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
     make_certificate(tmp_path, "first")
     settings = {"MAINSTAY_TLS_CERTIFICATE": str(tmp_path / "tls.pem"), "MAINSTAY_TLS_KEY": str(tmp_path / "tls.key")}

@@ -68,6 +68,7 @@ def test_a_draining_agent_takes_no_service_and_no_move(moving: MovingScenario, o
     assert scenario.consumer.post("/services", body)["agentId"] == old.id
 
 
+@pytest.mark.test_all
 def test_the_services_of_a_drain_move_one_after_another(moving: MovingScenario, old: PlayedAgent) -> None:
     services = {each["id"]: each for each in (moving.order(old, instance=f"i{number}") for number in range(3))}
     new = moving.agent("10.1.0.1", "10.1.0.2")
@@ -110,6 +111,7 @@ def test_what_cannot_move_is_left_with_its_reason(scenario: Scenario) -> None:
     assert "does not say `movable: true`" in left["reason"]
 
 
+@pytest.mark.test_all
 def test_a_failed_move_is_left_with_its_message_and_a_new_put_tries_again(
     moving: MovingScenario, old: PlayedAgent
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_service_on_the_version_needs_no_job(scenario: Scenario, kind: Any) ->
     assert (item["status"], item["reason"], item.get("jobId")) == ("Done", "nothing to do", None)
 
 
+@pytest.mark.test_all
 def test_it_stops_at_the_last_allowed_failure_and_running_items_end(scenario: Scenario, kind: Any) -> None:
     services = ordered(scenario, kind, 5)
     rollout = roll_out(scenario, kind, batch=3, maxFailures=2)
@@ -136,6 +137,7 @@ def test_it_stops_at_the_last_allowed_failure_and_running_items_end(scenario: Sc
     wait_for(scenario, rollout, "Failed", "Failed", "Done", "Waiting", "Waiting")
 
 
+@pytest.mark.test_all
 def test_resume_counts_anew_and_starts_with_the_failed_ones(scenario: Scenario, kind: Any) -> None:
     services = ordered(scenario, kind, 4)
     rollout = roll_out(scenario, kind, batch=2)
@@ -154,6 +156,7 @@ def test_resume_counts_anew_and_starts_with_the_failed_ones(scenario: Scenario, 
     wait_until(scenario, rollout, "Completed")
 
 
+@pytest.mark.test_all
 def test_a_paused_roll_out_starts_nothing_and_goes_on(scenario: Scenario, kind: Any) -> None:
     services = ordered(scenario, kind, 2)
     rollout = roll_out(scenario, kind, batch=1, status="Paused")
