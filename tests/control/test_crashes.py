@@ -255,8 +255,12 @@ def test_a_damaged_write_ahead_log_is_reported_at_the_start(tmp_path: Path) -> N
         server.process.wait()
     log = tmp_path / "data" / "mainstay.db-wal"
     content = bytearray(log.read_bytes())
-    middle = len(content) // 2
-    content[middle : middle + 200] = bytes(byte ^ 0xFF for byte in content[middle : middle + 200])
+    # A page in the middle of the frames of this use of the file: those behind them are of an earlier one.
+    frame_size = 24 + int.from_bytes(content[8:12], "big")
+    starts = range(32, len(content), frame_size)
+    current = [start for start in starts if content[start + 8 : start + 16] == content[16:24]]
+    page = current[len(current) // 2] + 24
+    content[page : page + 200] = bytes(byte ^ 0xFF for byte in content[page : page + 200])
     log.write_bytes(content)
     with running(tmp_path / "data") as server:
         assert "the write-ahead log of the database is damaged" in server.log.read_text()
